@@ -1,0 +1,1 @@
+//! Plain data that the compiler, the interpreter and the runtime share.

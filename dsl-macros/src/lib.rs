@@ -1,0 +1,1 @@
+//! The macros of the kernel language: syntax only.

@@ -1,0 +1,1 @@
+//! Typed IR, its validator and the SPIR-V writer.

@@ -1,0 +1,1 @@
+//! Runs SPIR-V words on the CPU and checks them.

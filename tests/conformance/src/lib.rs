@@ -1,0 +1,1 @@
+//! Every kernel against its reference on every device.

@@ -1,0 +1,2 @@
+//! Repository commands: `cargo xtask <command>`.
+fn main() {}
