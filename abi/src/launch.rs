@@ -1,0 +1,261 @@
+//! The one way to launch a kernel: every contract is checked before a device sees the dispatch.
+
+use std::marker::PhantomData;
+
+use thiserror::Error;
+
+use crate::{
+    BufferId, BufferRange, Device, DeviceError, Dispatch, Grid, Kernel, StageErrors, StagedKernel,
+    spirv::Capability,
+};
+
+/// A typed range of a buffer: `T` is the element type that the kernel's parameter has.
+#[derive(Debug)]
+pub struct BufferRef<T> {
+    /// The range.
+    pub range: BufferRange,
+    elem: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for BufferRef<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for BufferRef<T> {}
+
+impl<T> BufferRef<T> {
+    /// The range `offset_bytes..offset_bytes + bytes` of `buffer`, as elements of type `T`.
+    pub const fn new(buffer: BufferId, offset_bytes: u64, bytes: u64) -> Self {
+        BufferRef { range: BufferRange { buffer, offset_bytes, bytes }, elem: PhantomData }
+    }
+}
+
+/// One launch as [`Kernel::bind`] derives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchArgs {
+    /// One range per binding, in binding order.
+    pub bindings: Vec<BufferRange>,
+    /// Bytes that each binding must at least have, from the `#[len]` contracts; `None` where there is none.
+    pub needed_bytes: Vec<Option<u64>>,
+    /// The push-constant block.
+    pub push: Vec<u8>,
+    /// Workgroup counts.
+    pub grid: Grid,
+}
+
+/// Why a launch was refused, or how it failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// The kernel cannot be staged.
+    #[error(transparent)]
+    Stage(#[from] StageErrors),
+    /// A capability the kernel needs and the device lacks.
+    #[error("{kernel} needs {capability:?}, which {device} does not have")]
+    MissingCapability {
+        /// The kernel.
+        kernel: String,
+        /// The capability.
+        capability: Capability,
+        /// The device.
+        device: String,
+    },
+    /// A number over one of the device's limits.
+    #[error("{kernel} needs {needed} {what}, {device} allows {allowed}")]
+    OverLimit {
+        /// The kernel.
+        kernel: String,
+        /// What is limited, with its unit.
+        what: &'static str,
+        /// What the kernel or launch needs.
+        needed: u64,
+        /// What the device allows.
+        allowed: u64,
+        /// The device.
+        device: String,
+    },
+    /// A subgroup size the device cannot give.
+    #[error("{kernel} needs subgroups of {needed}, {device} has {lowest} to {highest}")]
+    SubgroupSize {
+        /// The kernel.
+        kernel: String,
+        /// The size it requires.
+        needed: u32,
+        /// The device's smallest.
+        lowest: u32,
+        /// The device's largest.
+        highest: u32,
+        /// The device.
+        device: String,
+    },
+    /// A buffer shorter than its `#[len]` contract.
+    #[error("{kernel}: argument {argument} needs {needed} bytes, the range given has {given}")]
+    TooShort {
+        /// The kernel.
+        kernel: String,
+        /// The parameter.
+        argument: String,
+        /// Bytes the contract asks for.
+        needed: u64,
+        /// Bytes given.
+        given: u64,
+    },
+    /// A binding offset that is not aligned as the device asks.
+    #[error(
+        "{kernel}: argument {argument} starts at byte {offset}, {device} asks for a multiple of {alignment}"
+    )]
+    Misaligned {
+        /// The kernel.
+        kernel: String,
+        /// The parameter.
+        argument: String,
+        /// The offset given.
+        offset: u64,
+        /// The device's alignment.
+        alignment: u32,
+        /// The device.
+        device: String,
+    },
+    /// A written range that overlaps another argument's.
+    #[error("{kernel}: argument {written} is written and overlaps argument {other}")]
+    Overlap {
+        /// The kernel.
+        kernel: String,
+        /// The written parameter.
+        written: String,
+        /// The other parameter.
+        other: String,
+    },
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// Stages `kernel`, checks the launch and runs it; an empty grid is a no-op.
+///
+/// # Errors
+/// Every refusal of [`check`], [`LaunchError::Stage`], or the device's failure.
+pub fn launch<K: Kernel>(device: &dyn Device, kernel: &K, args: &K::Args<'_>) -> Result<(), LaunchError> {
+    let staged = kernel.stage()?;
+    launch_staged(device, &staged, &kernel.bind(args))
+}
+
+/// As [`launch`], for a kernel that is staged already.
+///
+/// # Errors
+/// Every refusal of [`check`], or the device's failure.
+pub fn launch_staged(
+    device: &dyn Device,
+    kernel: &StagedKernel,
+    args: &LaunchArgs,
+) -> Result<(), LaunchError> {
+    check(device, kernel, args)?;
+    if args.grid.is_empty() {
+        return Ok(());
+    }
+    let dispatch = Dispatch { kernel, bindings: &args.bindings, push: &args.push, grid: args.grid };
+    Ok(device.dispatch(&dispatch)?)
+}
+
+/// Whether `device` can run `kernel` at all: capabilities, workgroup, push constants, subgroup size.
+///
+/// # Errors
+/// The first thing that is missing, by name.
+pub fn check_device(device: &dyn Device, kernel: &StagedKernel) -> Result<(), LaunchError> {
+    let (caps, layout) = (device.caps(), &kernel.layout);
+    let name = || kernel.name.clone();
+    if let Some(&capability) = layout.capabilities.iter().find(|c| !caps.capabilities.contains(c)) {
+        return Err(LaunchError::MissingCapability { kernel: name(), capability, device: caps.name.clone() });
+    }
+    let limits = &caps.limits;
+    let pairs = [
+        ("invocations per workgroup", layout.invocations(), limits.max_invocations),
+        ("invocations along x", layout.local_size[0], limits.max_local_size[0]),
+        ("invocations along y", layout.local_size[1], limits.max_local_size[1]),
+        ("invocations along z", layout.local_size[2], limits.max_local_size[2]),
+        ("bytes of workgroup memory", layout.workgroup_bytes, limits.max_workgroup_bytes),
+        ("bytes of push constants", layout.push_bytes(), limits.max_push_bytes),
+        ("storage buffers", u32::try_from(layout.bindings.len()).unwrap_or(u32::MAX), limits.max_bindings),
+    ];
+    for (what, needed, allowed) in pairs {
+        over_limit(device, kernel, what, needed.into(), allowed.into())?;
+    }
+    let (lowest, highest) = caps.subgroup_sizes;
+    match layout.subgroup_size {
+        Some(needed) if needed < lowest || needed > highest => Err(LaunchError::SubgroupSize {
+            kernel: name(),
+            needed,
+            lowest,
+            highest,
+            device: caps.name.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Checks one launch: [`check_device`], then grid, lengths, alignment and overlap.
+///
+/// # Errors
+/// The first thing that is wrong, by name.
+pub fn check(device: &dyn Device, kernel: &StagedKernel, args: &LaunchArgs) -> Result<(), LaunchError> {
+    check_device(device, kernel)?;
+    let (limits, layout) = (&device.caps().limits, &kernel.layout);
+    for (what, axis) in [("workgroups along x", 0), ("workgroups along y", 1), ("workgroups along z", 2)] {
+        over_limit(device, kernel, what, args.grid.0[axis].into(), limits.max_grid[axis].into())?;
+    }
+    for ((binding, range), needed) in layout.bindings.iter().zip(&args.bindings).zip(&args.needed_bytes) {
+        let given = range.bytes;
+        if let Some(needed) = needed.filter(|&n| n > given) {
+            let (kernel, argument) = (kernel.name.clone(), binding.name.clone());
+            return Err(LaunchError::TooShort { kernel, argument, needed, given });
+        }
+        over_limit(device, kernel, "bytes in one binding", given, limits.max_binding_bytes)?;
+        let alignment = limits.binding_offset_alignment;
+        if range.offset_bytes % u64::from(alignment.max(1)) != 0 {
+            return Err(LaunchError::Misaligned {
+                kernel: kernel.name.clone(),
+                argument: binding.name.clone(),
+                offset: range.offset_bytes,
+                alignment,
+                device: device.caps().name.clone(),
+            });
+        }
+    }
+    check_overlap(kernel, args)
+}
+
+fn check_overlap(kernel: &StagedKernel, args: &LaunchArgs) -> Result<(), LaunchError> {
+    let named: Vec<_> = kernel.layout.bindings.iter().zip(&args.bindings).collect();
+    for (i, (a, ra)) in named.iter().enumerate() {
+        for (b, rb) in &named[i + 1..] {
+            let apart = ra.buffer != rb.buffer
+                || ra.offset_bytes + ra.bytes <= rb.offset_bytes
+                || rb.offset_bytes + rb.bytes <= ra.offset_bytes;
+            if !apart && (a.access.writes() || b.access.writes()) {
+                let (written, other) = if a.access.writes() { (a, b) } else { (b, a) };
+                return Err(LaunchError::Overlap {
+                    kernel: kernel.name.clone(),
+                    written: written.name.clone(),
+                    other: other.name.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn over_limit(
+    device: &dyn Device,
+    kernel: &StagedKernel,
+    what: &'static str,
+    needed: u64,
+    allowed: u64,
+) -> Result<(), LaunchError> {
+    if needed <= allowed {
+        return Ok(());
+    }
+    let (kernel, device) = (kernel.name.clone(), device.caps().name.clone());
+    Err(LaunchError::OverLimit { kernel, what, needed, allowed, device })
+}
