@@ -1,1 +1,14 @@
-//! Typed IR, its validator and the SPIR-V writer.
+//! Typed IR, its validator, and the writer that turns it into SPIR-V words.
+//!
+//! `Builder → Module → verify → VerifiedModule → lower → words + KernelLayout + SourceMap`
+//!
+//! Guards: only a [`VerifiedModule`](verify::VerifiedModule) can be lowered; the same IR gives the same words.
+//! Never: sees the kernel language, a format, a model or Vulkan; iterates a hash map.
+//!
+//! Reading order: [`ir`], [`build`], `verify`, `lower`, `disasm`, `census`.
+#![forbid(unsafe_code)]
+
+pub mod build;
+pub mod ir;
+
+pub use build::Builder;

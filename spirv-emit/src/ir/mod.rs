@@ -1,0 +1,260 @@
+//! The IR: typed values in structured regions.
+//!
+//! A kernel is one [`Function`]: local variables, then a [`Region`]. A region is a list of [`Node`]s that run in
+//! order; `If` and `Loop` hold child regions, so control flow is structured by construction and there are no phis:
+//! what crosses a merge goes through a local variable.
+//!
+//! *Scope.* A value may be used after its definition in its own region and in every region nested in it, nowhere
+//! else. *Evaluation.* Operands are evaluated where they are listed; nothing moves. *Memory.* Loads and stores name
+//! a pointer value; which of them need memory-model operands is derived when the module is lowered, because it
+//! depends on who else touches the buffer.
+
+mod types;
+
+use kiln_abi::{
+    Location,
+    spirv::{GlslOp, GroupOperation, MemorySemantics, Op, Scope, StorageClass},
+};
+pub use types::{Member, Type, TypeId};
+
+/// An SSA value, a constant, a variable's pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ValueId(pub u32);
+
+/// A region; child regions have ids of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegionId(pub u32);
+
+/// What a value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ValueKind {
+    /// A constant.
+    Const(Const),
+    /// A module-scope variable: index into [`Module::globals`].
+    Global(usize),
+    /// A local variable: index into [`Function::locals`].
+    Local(usize),
+    /// An instruction's result.
+    Inst,
+}
+
+/// One value: its type, what it is, where it is visible, where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// Type.
+    pub ty: TypeId,
+    /// What it is.
+    pub kind: ValueKind,
+    /// The region that defines it; `None` for constants and variables, which are visible everywhere.
+    pub region: Option<RegionId>,
+    /// The user's token.
+    pub at: Location,
+}
+
+/// A constant; pooled, so equal constants have one [`ValueId`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Const {
+    /// A truth value.
+    Bool(bool),
+    /// An integer or float of `ty`, as the low bits of a word (sign-extended for signed 8- and 16-bit integers).
+    Scalar {
+        /// Scalar type.
+        ty: TypeId,
+        /// Bits.
+        bits: u32,
+    },
+    /// A vector or array of constants.
+    Composite {
+        /// Composite type.
+        ty: TypeId,
+        /// One constant per part.
+        parts: Vec<ValueId>,
+    },
+    /// All zero.
+    Null(TypeId),
+}
+
+/// What a module-scope variable is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GlobalKind {
+    /// A storage buffer in set 0: `Block { elem[] }`.
+    Buffer {
+        /// Binding number.
+        binding: u32,
+        /// Element type (laid out).
+        elem: TypeId,
+        /// The element type's name for the layout record.
+        elem_name: String,
+        /// Declared `BufMut`: the kernel may store to it.
+        writable: bool,
+    },
+    /// The push-constant block.
+    Push {
+        /// Its struct type, offsets set.
+        block: TypeId,
+    },
+    /// Workgroup memory.
+    Workgroup,
+    /// A compute builtin.
+    BuiltIn(kiln_abi::spirv::BuiltIn),
+}
+
+/// A module-scope variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Global {
+    /// The parameter's or variable's name.
+    pub name: String,
+    /// What it is for.
+    pub kind: GlobalKind,
+    /// The pointer value.
+    pub value: ValueId,
+    /// Storage class.
+    pub class: StorageClass,
+    /// The user's token.
+    pub at: Location,
+}
+
+/// An operand of an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// A value.
+    Value(ValueId),
+    /// A literal word (component index, member index).
+    Lit(u32),
+    /// A scope; becomes a constant id.
+    Scope(Scope),
+    /// Memory semantics; becomes a constant id.
+    Semantics(MemorySemantics),
+    /// A group operation.
+    Group(GroupOperation),
+    /// An extended instruction.
+    Glsl(GlslOp),
+}
+
+/// One instruction. Its op is never a declaration or control op.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inst {
+    /// Operation.
+    pub op: Op,
+    /// Result, when the op has one.
+    pub result: Option<ValueId>,
+    /// Operands, in SPIR-V's order, without result type and result.
+    pub operands: Vec<Operand>,
+    /// The float result must not be contracted.
+    pub no_contraction: bool,
+    /// The user's token.
+    pub at: Location,
+}
+
+/// Hint of a loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LoopControl {
+    /// None.
+    #[default]
+    None,
+    /// Unroll.
+    Unroll,
+    /// Do not unroll.
+    DontUnroll,
+}
+
+/// A step of a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// One instruction.
+    Inst(Inst),
+    /// A branch.
+    If {
+        /// A bool.
+        cond: ValueId,
+        /// Runs when it is true.
+        then: Region,
+        /// Runs when it is false.
+        otherwise: Region,
+        /// The user's token.
+        at: Location,
+    },
+    /// `loop { header; if !cond { break }; body; step }`; `continue` goes to `step`.
+    Loop {
+        /// Runs before each test; its values are visible in `body` and `step`.
+        header: Region,
+        /// The test, defined in `header` or outside; `None` loops until `break`.
+        cond: Option<ValueId>,
+        /// The body.
+        body: Region,
+        /// Runs after the body and after `continue`.
+        step: Region,
+        /// Hint.
+        control: LoopControl,
+        /// The user's token.
+        at: Location,
+    },
+    /// Leaves the innermost loop.
+    Break(Location),
+    /// Goes to the innermost loop's step.
+    Continue(Location),
+    /// Leaves the kernel.
+    Return(Location),
+}
+
+/// A list of nodes with an id of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Id, for scope checks.
+    pub id: RegionId,
+    /// Nodes in order.
+    pub nodes: Vec<Node>,
+}
+
+impl Region {
+    /// Whether control cannot leave the region at its end.
+    pub fn terminated(&self) -> bool {
+        match self.nodes.last() {
+            Some(Node::Break(_) | Node::Continue(_) | Node::Return(_)) => true,
+            Some(Node::If { then, otherwise, .. }) => then.terminated() && otherwise.terminated(),
+            _ => false,
+        }
+    }
+}
+
+/// A function: its variables and its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Pointer values of the local variables, in order of declaration.
+    pub locals: Vec<ValueId>,
+    /// Runs first: loads of builtins.
+    pub prologue: Vec<Inst>,
+    /// The body.
+    pub body: Region,
+}
+
+/// One kernel variant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// The variant's name.
+    pub name: String,
+    /// Invocations per workgroup along x, y, z.
+    pub local_size: [u32; 3],
+    /// Required subgroup size, if the kernel depends on one.
+    pub subgroup_size: Option<u32>,
+    /// Types, in order of first use.
+    pub types: Vec<Type>,
+    /// Values.
+    pub values: Vec<Value>,
+    /// Module-scope variables, in order of declaration.
+    pub globals: Vec<Global>,
+    /// The kernel.
+    pub entry: Function,
+}
+
+impl Module {
+    /// The type behind an id.
+    pub fn ty(&self, id: TypeId) -> &Type {
+        &self.types[id.0 as usize]
+    }
+
+    /// The value behind an id.
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.0 as usize]
+    }
+}
