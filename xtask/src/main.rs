@@ -1,2 +1,67 @@
-//! Repository commands: `cargo xtask <command>`.
-fn main() {}
+//! Repository commands: `cargo xtask <command>`. What a person types and what CI runs are the same code.
+
+#![forbid(unsafe_code)]
+
+mod cache;
+mod cargo;
+mod ci;
+mod demo;
+mod golden;
+mod lavapipe;
+mod pip;
+mod process;
+mod setup;
+mod stages;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  demo                 set up what is needed, build kiln, ask SmolLM2 for the capital of France
+  ci [--only STAGE]    everything CI runs, in its order; STAGE is a stage or a budget group
+  ci --list            the stages, their groups and their budgets
+
+  setup [NAME...]      fetch into the cache: model, spirv, vocab, driver (all by default)
+  env                  print the variables under which tests find the cache, for `eval`
+  fmt                  format the workspace
+  lint                 clippy, warnings are errors
+  docs                 rustdoc, warnings are errors
+  test [ARGS...]       every test stage, or `cargo test ARGS...` with the cache's variables set
+  golden               accept the snapshots of tests/golden and show what changed
+
+The cache is $KILN_CACHE, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args.as_slice() {
+        ["demo"] => demo::demo(),
+        ["ci"] => ci::ci(None),
+        ["ci", "--only", stage] => ci::ci(Some(stage)),
+        ["ci", "--list"] => ci::list(),
+        ["setup", names @ ..] => setup::command(names),
+        ["env"] => setup::print_env(),
+        ["fmt"] => cargo::run(&["fmt", "--all"], &[]),
+        ["lint"] => cargo::run(stages::CLIPPY, &[]),
+        ["docs"] => cargo::run(stages::DOC, stages::DOC_ENV),
+        ["test", args @ ..] => ci::test(args),
+        ["golden"] => golden::accept(),
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `cargo xtask ci`: runs the stages, holds them to their budgets, and closes with one line of counts.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use crate::cargo::{self, Counts};
+use crate::process::Result;
+use crate::setup::{self, Artefact, Driver};
+use crate::stages::{
+    Action, DEVICE_PACKAGES, Group, KERNELS_SECONDS, OVERRUN, STAGES, Stage, TOTAL_MINUTES, Where,
+};
+
+/// What became of one stage.
+enum Outcome {
+    Passed,
+    Failed(String),
+    NotRun(String),
+}
+
+struct Record {
+    stage: &'static Stage,
+    took: Duration,
+    counts: Counts,
+    outcome: Outcome,
+}
+
+/// Runs every stage, or those of one name or group.
+pub(crate) fn ci(only: Option<&str>) -> Result<()> {
+    let chosen: Vec<&Stage> = STAGES
+        .iter()
+        .filter(|stage| only.is_none_or(|only| stage.name == only || stage.group.name() == only))
+        .collect();
+    if chosen.is_empty() {
+        return Err(format!("no stage or group `{}`; see `cargo xtask ci --list`", only.unwrap_or_default()));
+    }
+    finish(run(&chosen))
+}
+
+/// `cargo xtask test`: the test stages, or a given `cargo test` with the cache's variables set.
+pub(crate) fn test(args: &[&str]) -> Result<()> {
+    if args.is_empty() {
+        return finish(run(&STAGES
+            .iter()
+            .filter(|s| matches!(s.action, Action::Test(..)))
+            .collect::<Vec<_>>()));
+    }
+    let on_device = args.iter().any(|arg| DEVICE_PACKAGES.contains(arg));
+    let place = if on_device { Where::Lavapipe { vector_bits: 256 } } else { Where::Host };
+    let driver = setup::find_driver()?;
+    if let Some(why) = place.blocked(&driver) {
+        return Err(why.to_string());
+    }
+    let (counts, ended) = cargo::test(args, &test_env(place, &driver)?);
+    println!("{} passed, {} failed", counts.passed, counts.failed);
+    ended
+}
+
+/// `cargo xtask ci --list`.
+pub(crate) fn list() -> Result<()> {
+    for stage in STAGES {
+        let budget = stage.group.budget_minutes().map_or("-".to_string(), |minutes| format!("{minutes}"));
+        println!("{:<16} {:<12} {budget:>3} min", stage.name, stage.group.name());
+    }
+    Ok(())
+}
+
+fn run(stages: &[&'static Stage]) -> Vec<Record> {
+    let mut records = Vec::new();
+    for stage in stages {
+        eprintln!("\n=== {} ===", stage.name);
+        let start = Instant::now();
+        let (counts, outcome) = match perform(&stage.action) {
+            Ok((counts, outcome)) => (counts, outcome),
+            Err(why) => (Counts::default(), Outcome::Failed(why)),
+        };
+        let took = start.elapsed();
+        eprintln!("=== {}: {:.1} min ===", stage.name, minutes(took));
+        // Nothing after these can say anything new once they fail.
+        let stop =
+            matches!(stage.action, Action::Setup | Action::Build) && matches!(outcome, Outcome::Failed(_));
+        records.push(Record { stage, took, counts, outcome });
+        if stop {
+            break;
+        }
+    }
+    records
+}
+
+fn perform(action: &Action) -> Result<(Counts, Outcome)> {
+    match action {
+        Action::Setup => setup::setup(&Artefact::ALL)?,
+        Action::Build => build()?,
+        Action::Cargo(args, env) => cargo::run(args, env)?,
+        Action::Test(args, place) => {
+            let driver = setup::find_driver()?;
+            if let Some(why) = place.blocked(&driver) {
+                return Ok((Counts::default(), Outcome::NotRun(why.to_string())));
+            }
+            let (counts, ended) = cargo::test(args, &test_env(*place, &driver)?);
+            return Ok((counts, ended.map_or_else(Outcome::Failed, |()| Outcome::Passed)));
+        }
+    }
+    Ok((Counts::default(), Outcome::Passed))
+}
+
+/// Dependencies first, so that the kernels crate is timed alone.
+fn build() -> Result<()> {
+    cargo::run(&["build", "-p", "kiln-dsl", "-p", "kiln-spirv-interp"], &[])?;
+    let start = Instant::now();
+    cargo::run(&["build", "-p", "kiln-kernels", "--lib"], &[])?;
+    let seconds = start.elapsed().as_secs_f64();
+    eprintln!("kiln-kernels compiled in {seconds:.1} s (limit {KERNELS_SECONDS} s)");
+    cargo::run(&["build", "--workspace", "--all-targets"], &[])?;
+    if seconds <= KERNELS_SECONDS {
+        return Ok(());
+    }
+    Err(format!("kiln-kernels took {seconds:.0} s to compile, limit {KERNELS_SECONDS} s"))
+}
+
+fn test_env(place: Where, driver: &Driver) -> Result<Vec<(&'static str, OsString)>> {
+    let mut env = setup::test_env()?;
+    env.push(("INSTA_UPDATE", "no".into()));
+    if let Where::Lavapipe { vector_bits } = place {
+        env.push(("LP_NATIVE_VECTOR_WIDTH", vector_bits.to_string().into()));
+        // A shader cache shared with other vector widths or other runs could hide a compile failure.
+        let shaders = crate::cache::root()?.join(format!("shaders/{vector_bits}"));
+        env.push(("MESA_SHADER_CACHE_DIR", shaders.into()));
+        match driver {
+            Driver::Prefix(dir) => {
+                let runner = match std::env::consts::ARCH {
+                    "aarch64" => "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
+                    _ => "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER",
+                };
+                env.push((runner, dir.join("run").into()));
+            }
+            Driver::System(manifest) => env.push(("VK_DRIVER_FILES", manifest.into())),
+            Driver::Missing(_) => {}
+        }
+    }
+    Ok(env)
+}
+
+/// Prints the table, what did not run, what failed, and the counts, in this order: the last line is the sum.
+fn finish(records: Vec<Record>) -> Result<()> {
+    let mut counts = Counts::default();
+    let mut failures = Vec::new();
+    eprintln!();
+    for record in &records {
+        counts.add(record.counts);
+        let word = match &record.outcome {
+            Outcome::Passed => "passed",
+            Outcome::Failed(why) => {
+                failures.push(format!("{}: {why}", record.stage.name));
+                "FAILED"
+            }
+            Outcome::NotRun(_) => "NOT RUN",
+        };
+        eprintln!("{:<16} {:>6.1} min  {word}", record.stage.name, minutes(record.took));
+    }
+    eprintln!();
+    for group in Group::ALL {
+        let took: Duration = records.iter().filter(|r| r.stage.group == group).map(|r| r.took).sum();
+        let Some(budget) = group.budget_minutes().filter(|_| !took.is_zero()) else { continue };
+        let took = minutes(took);
+        eprintln!("{:<16} {took:>6.1} min of {budget}", group.name());
+        if took > budget * OVERRUN {
+            failures.push(format!("{}: {took:.1} min passes its budget of {budget} by half", group.name()));
+        }
+    }
+    let total = minutes(records.iter().map(|r| r.took).sum());
+    let over = if total > TOTAL_MINUTES { "  OVER BUDGET" } else { "" };
+    eprintln!("{:<16} {total:>6.1} min of {TOTAL_MINUTES}{over}", "total");
+
+    for record in &records {
+        if let Outcome::NotRun(why) = &record.outcome {
+            eprintln!("\nWARNING: the tests of stage {} DID NOT RUN: {why}", record.stage.name);
+        }
+    }
+    if counts.ignored > 0 {
+        eprintln!("\nWARNING: {} tests are marked ignored and did not run", counts.ignored);
+    }
+    for failure in &failures {
+        eprintln!("\nFAILED {failure}");
+    }
+    println!("\n{} passed, {} failed", counts.passed, counts.failed);
+    if failures.is_empty() { Ok(()) } else { Err(format!("{} checks failed", failures.len())) }
+}
+
+fn minutes(took: Duration) -> f64 {
+    took.as_secs_f64() / 60.0
+}

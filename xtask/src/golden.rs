@@ -1,0 +1,16 @@
+//! `cargo xtask golden`: accepts the snapshots and shows what that changed, for review.
+
+use std::process::Command;
+
+use crate::process::{Result, run};
+use crate::{cargo, setup};
+
+/// Rewrites the snapshots from what the code emits now.
+pub(crate) fn accept() -> Result<()> {
+    let mut env = setup::test_env()?;
+    env.push(("INSTA_UPDATE", "always".into()));
+    let (_, ended) = cargo::test(&["-p", "kiln-golden"], &env);
+    run(Command::new("git").args(["diff", "--stat", "--", "tests/golden"]))?;
+    run(Command::new("git").args(["status", "--short", "--", "tests/golden"]))?;
+    ended
+}
