@@ -48,8 +48,12 @@ impl Cache {
 
     /// Whether `name` was installed whole from this very pin and is still there.
     pub(crate) fn is_current(&self, name: &str, pin: &str, installed: &[&str]) -> bool {
-        fs::read_to_string(self.stamp(name)).is_ok_and(|stamp| stamp == pin)
-            && installed.iter().all(|rel| self.path(rel).exists())
+        let current = fs::read_to_string(self.stamp(name)).is_ok_and(|stamp| stamp == pin)
+            && installed.iter().all(|rel| self.path(rel).exists());
+        if current {
+            eprintln!("      up to date");
+        }
+        current
     }
 
     /// An empty folder to build `name` in; leftovers of an interrupted attempt are dropped.
@@ -77,7 +81,9 @@ impl Cache {
         let written = partial.join("stamp");
         at(&written, fs::write(&written, pin))?;
         at(&stamp, fs::rename(&written, &stamp))?;
-        remove(&partial)
+        remove(&partial)?;
+        eprintln!("      installed");
+        Ok(())
     }
 
     fn stamp(&self, name: &str) -> PathBuf {

@@ -8,10 +8,9 @@ use std::process::Command;
 use crate::process::{Result, capture, run};
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-const PACKAGES: [&str; 3] = ["libvulkan1", "vulkan-validationlayers", "vulkan-tools"];
-const DRIVER: &str = "mesa-vulkan-drivers";
+const PACKAGES: [&str; 4] = ["mesa-vulkan-drivers", "libvulkan1", "vulkan-validationlayers", "vulkan-tools"];
 
-/// Debian suites to take the packages from; the driver comes from the last one.
+/// Debian suites to take the packages from; the last one is preferred.
 pub(crate) struct Source {
     suites: Vec<String>,
 }
@@ -43,8 +42,7 @@ impl Source {
         apt.point_at(&self.suites)?;
         run(apt.get().args(["-q", "update"]))?;
         let target = self.suites.last().map(String::as_str).unwrap_or_default();
-        run(apt.get().args(["-y", "-q", "--download-only", "-t", target, "install", DRIVER]))?;
-        run(apt.get().args(["-y", "-q", "--download-only", "install"]).args(PACKAGES))?;
+        run(apt.get().args(["-y", "-q", "--download-only", "-t", target, "install"]).args(PACKAGES))?;
         let versions = apt.unpack_all(&out.join("root"))?;
         write(&out.join("versions"), &versions)?;
         finish(&out)?;
@@ -88,32 +86,40 @@ impl Apt {
             let sub = dir.join(sub);
             fs::create_dir_all(&sub).map_err(|e| format!("{}: {e}", sub.display()))?;
         }
+        let at = |path: &str| dir.join(path).display().to_string();
+        // apt as root drops to a user that cannot enter a private folder.
+        let host = format!(
+            "Dir::State \"{}\";\nDir::State::Lists \"{}\";\nDir::Cache \"{}\";\nDir::Log \"{}\";\n\
+             APT::Sandbox::User \"root\";\nAPT::Install-Recommends \"false\";\nAcquire::Languages \"none\";\n\
+             Acquire::Retries \"3\";\nAcquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\";\n",
+            at("state"),
+            at("lists"),
+            at("cache"),
+            at("log")
+        );
+        let own = format!(
+            "{host}Dir::Etc::sourcelist \"{}\";\nDir::Etc::sourceparts \"/dev/null\";\n\
+             Dir::Etc::preferencesparts \"/dev/null\";\nDir::State::status \"{}\";\n",
+            at("sources.list"),
+            at("status")
+        );
         write(&dir.join("status"), "")?;
+        write(&dir.join("host.conf"), &host)?;
+        write(&dir.join("own.conf"), &own)?;
         Ok(Apt { dir })
     }
 
     /// apt-get on this machine's sources, with lists of our own.
     fn on_host_sources(&self) -> Command {
-        let option = |key: &str, path: &str| format!("-o{key}={}", self.dir.join(path).display());
         let mut apt = Command::new("apt-get");
-        apt.args([
-            option("Dir::State", "state"),
-            option("Dir::State::Lists", "lists"),
-            option("Dir::Cache", "cache"),
-            option("Dir::Log", "log"),
-        ]);
-        // apt as root drops to a user that cannot enter a private folder.
-        apt.args(["-oAPT::Sandbox::User=root", "-oAcquire::Languages=none", "-oAcquire::Retries=3"]);
-        apt.args(["-oAcquire::IndexTargets::deb::DEP-11::DefaultEnabled=false"]);
+        apt.env("APT_CONFIG", self.dir.join("host.conf"));
         apt
     }
 
+    /// apt-get on the chosen suites alone.
     fn get(&self) -> Command {
-        let option = |key: &str, path: &str| format!("-o{key}={}", self.dir.join(path).display());
-        let mut apt = self.on_host_sources();
-        apt.args([option("Dir::Etc::sourcelist", "sources.list"), option("Dir::State::status", "status")]);
-        apt.args(["-oDir::Etc::sourceparts=/dev/null", "-oDir::Etc::preferencesparts=/dev/null"]);
-        apt.args(["-oAPT::Install-Recommends=false"]);
+        let mut apt = Command::new("apt-get");
+        apt.env("APT_CONFIG", self.dir.join("own.conf"));
         apt
     }
 
@@ -157,7 +163,7 @@ impl Apt {
             let fields = capture(
                 Command::new("dpkg-deb").args(["--show", "--showformat=${Package} ${Version}\n"]).arg(&path),
             )?;
-            if fields.split(' ').next().is_some_and(|name| name == DRIVER || PACKAGES.contains(&name)) {
+            if fields.split(' ').next().is_some_and(|name| PACKAGES.contains(&name)) {
                 versions.push(fields);
             }
         }
@@ -176,7 +182,9 @@ fn finish(out: &Path) -> Result<()> {
         .flatten()
         .map(|entry| entry.path())
         .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("lvp_icd")))
-        .ok_or_else(|| format!("{}: {DRIVER} brought no lavapipe manifest", manifests.display()))?;
+        .ok_or_else(|| {
+            format!("{}: mesa-vulkan-drivers brought no lavapipe manifest", manifests.display())
+        })?;
     let text = fs::read_to_string(&manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;
     write(&out.join("lvp.json"), &relocate(&text, &format!("./{usr}/libvulkan_lvp.so"))?)?;
 

