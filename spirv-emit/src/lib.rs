@@ -5,10 +5,16 @@
 //! Guards: only a [`VerifiedModule`](verify::VerifiedModule) can be lowered; the same IR gives the same words.
 //! Never: sees the kernel language, a format, a model or Vulkan; iterates a hash map.
 //!
-//! Reading order: [`ir`], [`build`], `verify`, `lower`, `disasm`, `census`.
+//! Reading order: [`ir`], [`build`], [`layout`], [`mod@compile`], [`verify`], [`lower`].
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod build;
+pub mod compile;
 pub mod ir;
+pub mod layout;
+pub mod lower;
+pub mod verify;
 
 pub use build::Builder;
+pub use compile::compile;

@@ -10,12 +10,14 @@
 //! depends on who else touches the buffer.
 
 mod types;
+mod walk;
 
 use kiln_abi::{
     Location,
     spirv::{GlslOp, GroupOperation, MemorySemantics, Op, Scope, StorageClass},
 };
 pub use types::{Member, Type, TypeId};
+pub use walk::for_each_node;
 
 /// An SSA value, a constant, a variable's pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,1 +1,7 @@
-//! Golden disassembly of kernels.
+//! What tests of compiled kernels share: the outside validator and small kernels written by hand.
+#![forbid(unsafe_code)]
+
+pub mod sketch;
+mod spirv_val;
+
+pub use spirv_val::{SpirvValError, spirv_val};
