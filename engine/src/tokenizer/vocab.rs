@@ -1,0 +1,207 @@
+//! The checked vocabulary of a file: the bytes and the kind of every token, and the way back from bytes to an id.
+
+use std::hash::{BuildHasher, RandomState};
+
+use super::{TokenId, TokenizerError, bytes};
+
+/// A file's tokenizer as its metadata says it, unchecked. Texts are borrowed from the file.
+#[derive(Clone, Debug, Default)]
+pub struct VocabSpec<'a> {
+    /// `tokenizer.ggml.model`
+    pub model: Option<&'a str>,
+    /// `tokenizer.ggml.pre`
+    pub pre: Option<&'a str>,
+    /// `tokenizer.ggml.tokens`, the texts by id
+    pub tokens: Vec<&'a str>,
+    /// `tokenizer.ggml.token_type`, one for each token
+    pub token_types: Option<Vec<i32>>,
+    /// `tokenizer.ggml.merges`, the best first
+    pub merges: Vec<&'a str>,
+    /// `tokenizer.ggml.bos_token_id`
+    pub bos: Option<u32>,
+    /// `tokenizer.ggml.eos_token_id`
+    pub eos: Option<u32>,
+    /// `tokenizer.ggml.eot_token_id`
+    pub eot: Option<u32>,
+    /// `tokenizer.ggml.eom_token_id`
+    pub eom: Option<u32>,
+    /// `tokenizer.ggml.add_bos_token`
+    pub add_bos: Option<bool>,
+    /// `tokenizer.ggml.add_eos_token`
+    pub add_eos: Option<bool>,
+}
+
+/// GGUF's token types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenKind {
+    /// No type given, or 0.
+    Undefined,
+    /// Text, in the byte alphabet.
+    Normal,
+    /// Stands for what cannot be written.
+    Unknown,
+    /// Steers the model; its text is literal and is hidden from readers.
+    Control,
+    /// Literal text that is always one token.
+    UserDefined,
+    /// Never produced by merging rules of note, but decoded like text.
+    Unused,
+    /// One byte, written `<0xHH>`.
+    Byte,
+}
+
+impl TokenKind {
+    fn from_file(id: TokenId, found: i32) -> Result<Self, TokenizerError> {
+        Ok(match found {
+            0 => Self::Undefined,
+            1 => Self::Normal,
+            2 => Self::Unknown,
+            3 => Self::Control,
+            4 => Self::UserDefined,
+            5 => Self::Unused,
+            6 => Self::Byte,
+            _ => return Err(TokenizerError::TokenType { id, found }),
+        })
+    }
+
+    /// Its text is taken literally, not as the byte alphabet.
+    fn is_literal(self) -> bool {
+        matches!(self, Self::Unknown | Self::Control | Self::UserDefined)
+    }
+}
+
+/// Ids fit 31 bits, so that one value stays free for "no token".
+const MOST_TOKENS: usize = i32::MAX as usize;
+
+/// Every token's bytes and kind.
+pub(super) struct Vocab {
+    arena: Vec<u8>,
+    ends: Vec<u32>,
+    kinds: Vec<TokenKind>,
+    index: Index,
+}
+
+impl Vocab {
+    /// Checks tokens and types and decodes the texts.
+    pub(super) fn build(spec: &VocabSpec) -> Result<Self, TokenizerError> {
+        let n = spec.tokens.len();
+        let size: usize = spec.tokens.iter().map(|text| text.len()).sum();
+        if n > MOST_TOKENS || u32::try_from(size).is_err() {
+            return Err(TokenizerError::TooManyTokens { found: n, limit: MOST_TOKENS });
+        }
+        if let Some(types) = spec.token_types.as_ref().filter(|types| types.len() != n) {
+            return Err(TokenizerError::TypesLength { tokens: n, types: types.len() });
+        }
+        let mut vocab = Self {
+            arena: Vec::with_capacity(size),
+            ends: Vec::with_capacity(n),
+            kinds: Vec::with_capacity(n),
+            index: Index::with_capacity(n),
+        };
+        for (id, text) in (0..).zip(&spec.tokens) {
+            let kind = match &spec.token_types {
+                Some(types) => TokenKind::from_file(id, types[id as usize])?,
+                None => TokenKind::Normal,
+            };
+            vocab.push(id, text, kind)?;
+        }
+        Ok(vocab)
+    }
+
+    fn push(&mut self, id: TokenId, text: &str, kind: TokenKind) -> Result<(), TokenizerError> {
+        let start = self.arena.len();
+        let decoded = if kind == TokenKind::Byte {
+            let hex =
+                text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>')).filter(|hex| hex.len() == 2);
+            let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+            self.arena.push(byte.ok_or_else(|| TokenizerError::ByteToken { id, text: text.to_owned() })?);
+            false
+        } else {
+            let decoded = !kind.is_literal() && bytes::decode_into(text, &mut self.arena);
+            if !decoded {
+                self.arena.extend_from_slice(text.as_bytes());
+            }
+            decoded
+        };
+        // The arena is no longer than the texts, whose sum fits.
+        self.ends.push(self.arena.len() as u32);
+        self.kinds.push(kind);
+        // A byte-level word can only be a token whose text is written in the byte alphabet; a literal text is when it
+        // is printable ASCII, which stands for itself.
+        let reachable = decoded || (kind.is_literal() && text.bytes().all(|byte| byte.is_ascii_graphic()));
+        if reachable && self.arena.len() > start {
+            if let Some(first) = self.find(&self.arena[start..]) {
+                return Err(TokenizerError::DuplicateToken { first, second: id, text: text.to_owned() });
+            }
+            let (arena, ends) = (&self.arena, &self.ends);
+            self.index.insert(id, |id| slice(arena, ends, id));
+        }
+        Ok(())
+    }
+
+    /// Number of tokens.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The bytes a token stands for; `id` is in range.
+    pub(super) fn bytes(&self, id: TokenId) -> &[u8] {
+        slice(&self.arena, &self.ends, id)
+    }
+
+    /// The kind of a token, if there is such a token.
+    pub(super) fn kind(&self, id: TokenId) -> Option<TokenKind> {
+        self.kinds.get(id as usize).copied()
+    }
+
+    /// Overrides the kind that the file gives; `id` is in range.
+    pub(super) fn set_kind(&mut self, id: TokenId, kind: TokenKind) {
+        self.kinds[id as usize] = kind;
+    }
+
+    /// The token that these bytes are.
+    pub(super) fn find(&self, bytes: &[u8]) -> Option<TokenId> {
+        self.index.find(bytes, |id| self.bytes(id))
+    }
+}
+
+fn slice<'a>(arena: &'a [u8], ends: &[u32], id: TokenId) -> &'a [u8] {
+    let id = id as usize;
+    let start = if id == 0 { 0 } else { ends[id - 1] };
+    &arena[start as usize..ends[id] as usize]
+}
+
+/// Open addressing over ids: texts stay in the arena, so an entry costs a few bytes and no allocation. The hash is keyed
+/// because texts come from a file.
+struct Index {
+    slots: Vec<TokenId>,
+    hasher: RandomState,
+}
+
+const FREE: TokenId = TokenId::MAX;
+
+impl Index {
+    fn with_capacity(n: usize) -> Self {
+        Self { slots: vec![FREE; (n + n / 2 + 1).next_power_of_two()], hasher: RandomState::new() }
+    }
+
+    /// The slots of these bytes, in the order to look at them. There is always a free one.
+    fn probe(&self, bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.slots.len() - 1;
+        let start = self.hasher.hash_one(bytes) as usize & mask;
+        (start..=mask).chain(0..start)
+    }
+
+    fn insert<'a>(&mut self, id: TokenId, bytes: impl Fn(TokenId) -> &'a [u8]) {
+        if let Some(slot) = self.probe(bytes(id)).find(|&slot| self.slots[slot] == FREE) {
+            self.slots[slot] = id;
+        }
+    }
+
+    fn find<'a>(&self, wanted: &[u8], bytes: impl Fn(TokenId) -> &'a [u8]) -> Option<TokenId> {
+        self.probe(wanted)
+            .map(|slot| self.slots[slot])
+            .take_while(|&id| id != FREE)
+            .find(|&id| bytes(id) == wanted)
+    }
+}
