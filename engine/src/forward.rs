@@ -1,0 +1,86 @@
+//! What a backend does for a session: token ids in, rows of logits out.
+
+use std::ops::Range;
+
+/// Rows that are fed in one step; bounds the activations a backend holds.
+pub const PREFILL_WINDOW: usize = 128;
+
+/// One sequence on one backend.
+pub trait Forward {
+    /// Positions fed so far.
+    fn n_past(&self) -> usize;
+
+    /// Most positions that the sequence may have.
+    fn n_ctx(&self) -> usize;
+
+    /// Number of logits in a row.
+    fn n_vocab(&self) -> usize;
+
+    /// Appends `ids` to the sequence and returns the logits after those in `outputs`, `[n_outputs, n_vocab]`.
+    ///
+    /// # Errors
+    /// A full context or an id outside the vocabulary; the sequence is then as before.
+    fn feed(&mut self, ids: &[u32], outputs: Range<usize>) -> Result<Vec<f32>, ForwardError>;
+
+    /// Forgets every position from `n_past` on.
+    fn rewind(&mut self, n_past: usize);
+}
+
+/// Ids that a sequence cannot take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ForwardError {
+    /// More positions than the context holds.
+    #[error("{needed} positions do not fit the context of {n_ctx}: shorten the prompt or raise --ctx")]
+    ContextFull {
+        /// Positions that the sequence would have.
+        needed: usize,
+        /// Positions that it may have.
+        n_ctx: usize,
+    },
+    /// An id that the model has no embedding for.
+    #[error("token id {id} is not below the vocabulary's size of {n_vocab}")]
+    UnknownId {
+        /// The id.
+        id: u32,
+        /// Rows of the embedding table.
+        n_vocab: usize,
+    },
+}
+
+impl ForwardError {
+    /// Whether `ids` may follow `n_past` positions.
+    ///
+    /// # Errors
+    /// The first reason why not.
+    pub fn check(ids: &[u32], n_past: usize, n_ctx: usize, n_vocab: usize) -> Result<(), Self> {
+        let needed = n_past + ids.len();
+        if needed > n_ctx {
+            return Err(Self::ContextFull { needed, n_ctx });
+        }
+        match ids.iter().find(|&&id| id as usize >= n_vocab) {
+            Some(&id) => Err(Self::UnknownId { id, n_vocab }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Feeds `ids` window by window; `rows` takes the number of ids fed so far and the logits of the window's
+/// rows that lie in `outputs`.
+///
+/// # Errors
+/// Those of [`Forward::feed`], before any window is fed, and those of `rows`.
+pub fn feed_windows<E: From<ForwardError>>(
+    forward: &mut dyn Forward,
+    ids: &[u32],
+    outputs: Range<usize>,
+    mut rows: impl FnMut(usize, Vec<f32>) -> Result<(), E>,
+) -> Result<(), E> {
+    ForwardError::check(ids, forward.n_past(), forward.n_ctx(), forward.n_vocab())?;
+    for (window, ids) in ids.chunks(PREFILL_WINDOW).enumerate() {
+        let first = window * PREFILL_WINDOW;
+        let within = |row: usize| row.saturating_sub(first).min(ids.len());
+        let logits = forward.feed(ids, within(outputs.start)..within(outputs.end))?;
+        rows(first + ids.len(), logits)?;
+    }
+    Ok(())
+}

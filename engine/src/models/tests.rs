@@ -1,0 +1,203 @@
+//! Descriptions of made-up files, and a decline for each way in which a file can disagree.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::graph::{LayerState, Op, RopePairs};
+
+/// A file as plain maps.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PlainFile {
+    pub(crate) keys: BTreeMap<String, KeyValue>,
+    pub(crate) tensors: Vec<(String, Vec<usize>)>,
+}
+
+impl FileFacts for PlainFile {
+    fn key(&self, name: &str) -> Option<KeyValue> {
+        self.keys.get(name).cloned()
+    }
+    fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        self.tensors.clone()
+    }
+}
+
+impl PlainFile {
+    fn set(&mut self, key: &str, value: KeyValue) {
+        self.keys.insert(key.to_owned(), value);
+    }
+    fn add(&mut self, name: &str, shape: &[usize]) {
+        self.tensors.push((name.to_owned(), shape.to_vec()));
+    }
+    fn remove(&mut self, name: &str) {
+        self.tensors.retain(|(found, _)| found != name);
+    }
+}
+
+/// Two layers, n_embd 8, four heads on two, tied output head.
+pub(crate) fn tiny_llama() -> PlainFile {
+    let mut file = PlainFile::default();
+    file.set("general.architecture", KeyValue::Text("llama".into()));
+    let sizes = [
+        ("context_length", 64),
+        ("block_count", 2),
+        ("embedding_length", 8),
+        ("feed_forward_length", 12),
+        ("attention.head_count", 4),
+        ("attention.head_count_kv", 2),
+    ];
+    for (key, size) in sizes {
+        file.set(&format!("llama.{key}"), KeyValue::Int(size));
+    }
+    file.add("token_embd.weight", &[10, 8]);
+    for layer in 0..2 {
+        let shapes: [(&str, &[usize]); 9] = [
+            ("attn_norm", &[8]),
+            ("attn_q", &[8, 8]),
+            ("attn_k", &[4, 8]),
+            ("attn_v", &[4, 8]),
+            ("attn_output", &[8, 8]),
+            ("ffn_norm", &[8]),
+            ("ffn_gate", &[12, 8]),
+            ("ffn_up", &[12, 8]),
+            ("ffn_down", &[8, 12]),
+        ];
+        for (stem, shape) in shapes {
+            file.add(&format!("blk.{layer}.{stem}.weight"), shape);
+        }
+    }
+    file.add("output_norm.weight", &[8]);
+    file
+}
+
+#[test]
+fn llama_describes_itself() {
+    let model = describe(&tiny_llama()).unwrap();
+    let kv = LayerState::Kv { n_head_kv: 2, head_dim: 2, window: None };
+    assert_eq!(model.graph.layers, [kv; 2]);
+    assert_eq!((model.n_ctx_train, model.graph.n_vocab()), (64, 10));
+    assert_eq!(model.graph.tensors.len(), 20);
+    let ropes: Vec<_> = model
+        .graph
+        .nodes
+        .iter()
+        .filter_map(|node| if let Op::Rope { rope, .. } = node.op { Some(rope) } else { None })
+        .collect();
+    assert_eq!(ropes.len(), 4);
+    assert!(ropes.iter().all(|r| (r.pairs, r.n_rot, r.theta) == (RopePairs::Adjacent, 2, 10_000.0)));
+    let defaulted = |key: &str| model.hyper.iter().any(|row| row.key == key && row.default);
+    assert!(defaulted("llama.rope.freq_base") && !defaulted("llama.embedding_length"));
+}
+
+#[test]
+fn llama_head_is_its_own_where_the_file_has_one() {
+    let head = |file: &PlainFile| {
+        let graph = describe(file).unwrap().graph;
+        let last = graph.nodes.last().unwrap().op.weights().next().unwrap();
+        graph.tensors[last.0].name.clone()
+    };
+    let mut file = tiny_llama();
+    assert_eq!(head(&file), "token_embd.weight");
+    file.add("output.weight", &[10, 8]);
+    assert_eq!(head(&file), "output.weight");
+}
+
+#[test]
+fn llama_rope_scalings_that_we_have_are_taken() {
+    let rope = |file: &PlainFile| {
+        let graph = describe(file).unwrap().graph;
+        graph
+            .nodes
+            .iter()
+            .find_map(|n| if let Op::Rope { rope, .. } = n.op { Some(rope) } else { None })
+            .unwrap()
+    };
+    let mut file = tiny_llama();
+    file.set("llama.rope.scaling.type", KeyValue::Text("linear".into()));
+    file.set("llama.rope.scaling.factor", KeyValue::Float(4.0));
+    file.add("rope_freqs.weight", &[1]);
+    let found = rope(&file);
+    assert_eq!(found.position_divisor, 4.0);
+    assert!(found.factors.is_some());
+    file.set("llama.rope.scaling.type", KeyValue::Text("none".into()));
+    assert_eq!(rope(&file).position_divisor, 1.0);
+}
+
+#[test]
+fn every_disagreement_is_a_named_decline() {
+    let check = |edit: &dyn Fn(&mut PlainFile), expected: &str| {
+        let mut file = tiny_llama();
+        edit(&mut file);
+        let declined = describe(&file).unwrap_err();
+        let text = declined.reasons.iter().map(|reason| format!("{reason:?}\n")).collect::<String>();
+        assert!(text.starts_with(expected), "expected {expected}, found {text}");
+    };
+    let int = KeyValue::Int;
+    check(&|f| f.keys.clear(), "NoArchitecture");
+    check(
+        &|f| f.set("general.architecture", KeyValue::Text("mamba".into())),
+        "UnknownArchitecture { found: \"mamba\", known: [\"llama\"",
+    );
+    check(&|f| drop(f.keys.remove("llama.block_count")), "MissingKey { key: \"llama.block_count\" }");
+    check(&|f| f.set("llama.block_count", int(0)), "BadKey { key: \"llama.block_count\", found: \"0\"");
+    check(&|f| f.set("llama.block_count", int(4_000_000_000)), "BadKey { key: \"llama.block_count\"");
+    check(&|f| f.set("llama.embedding_length", int(-1)), "BadKey { key: \"llama.embedding_length\"");
+    check(&|f| f.set("llama.embedding_length", KeyValue::Text("8".into())), "BadKey");
+    check(
+        &|f| f.set("llama.attention.head_count_kv", int(3)),
+        "BadKey { key: \"llama.attention.head_count_kv\"",
+    );
+    check(
+        &|f| f.set("llama.feed_forward_length", KeyValue::List(vec![int(12), int(16)])),
+        "VariesByLayer { key: \"llama.feed_forward_length\"",
+    );
+    check(&|f| f.set("llama.rope.dimension_count", int(3)), "BadKey { key: \"llama.rope.dimension_count\"");
+    check(&|f| f.set("llama.rope.freq_base", KeyValue::Float(0.0)), "BadKey { key: \"llama.rope.freq_base\"");
+    check(&|f| f.set("llama.rope.freq_base", KeyValue::Float(f64::NAN)), "BadKey");
+    check(&|f| f.set("llama.rope.scaling.factor", KeyValue::Float(-2.0)), "BadKey");
+    for (key, value) in [
+        ("rope.scaling.type", KeyValue::Text("yarn".into())),
+        ("rope.scaling.attn_factor", KeyValue::Float(0.7)),
+        ("attention.value_length", int(4)),
+        ("expert_count", int(8)),
+        ("attention.sliding_window", int(4096)),
+        ("attention.causal", KeyValue::Bool(false)),
+        ("logit_scale", KeyValue::Float(16.0)),
+    ] {
+        check(
+            &|f| f.set(&format!("llama.{key}"), value.clone()),
+            &format!("Unsupported {{ key: \"llama.{key}\""),
+        );
+    }
+    check(&|f| f.remove("token_embd.weight"), "MissingTensor { name: \"token_embd.weight\" }");
+    check(&|f| f.remove("blk.1.ffn_up.weight"), "MissingTensor { name: \"blk.1.ffn_up.weight\" }");
+    check(
+        &|f| f.set("llama.feed_forward_length", int(13)),
+        "WrongShape { name: \"blk.0.ffn_gate.weight\", found: [12, 8], expected: [13, 8] }",
+    );
+    check(
+        &|f| f.add("blk.0.attn_q.bias", &[8]),
+        "UnexpectedTensor { name: \"blk.0.attn_q.bias\", architecture: \"llama\" }",
+    );
+    check(&|f| f.add("blk.2.attn_norm.weight", &[8]), "UnexpectedTensor");
+}
+
+#[test]
+fn neutral_keys_and_derived_tables_are_no_reason() {
+    let mut file = tiny_llama();
+    file.set("llama.expert_count", KeyValue::Int(0));
+    file.set("llama.attention.causal", KeyValue::Bool(true));
+    file.set("llama.logit_scale", KeyValue::Float(1.0));
+    file.set("llama.feed_forward_length", KeyValue::List(vec![KeyValue::Int(12); 2]));
+    file.add("blk.0.attn_rot_embd.weight", &[1]);
+    describe(&file).unwrap();
+}
+
+#[test]
+fn declines_are_one_line_and_count_the_rest() {
+    let mut file = tiny_llama();
+    file.remove("output_norm.weight");
+    file.remove("blk.0.attn_q.weight");
+    let text = describe(&file).unwrap_err().to_string();
+    assert!(text.starts_with("tensor `blk.0.attn_q.weight` is missing") && text.contains("1 more"), "{text}");
+    assert_eq!(text.lines().count(), 1);
+}

@@ -1,0 +1,238 @@
+//! The formulas of a transformer in plain f32, one function each.
+//!
+//! Activations are `[n_rows, width]`, row after row. Angles are computed in f64, all else in f32.
+
+use super::threads::Threads;
+use crate::graph::{Activation, Attention, Rope, RopePairs};
+
+/// y = w · x / √(mean(x²) + eps), over each run of `w.len()` values.
+pub fn rms_norm(x: &[f32], w: &[f32], eps: f32) -> Vec<f32> {
+    let mut y = Vec::with_capacity(x.len());
+    for run in x.chunks_exact(w.len()) {
+        let mean_square = dot(run, run) / run.len() as f32;
+        let scale = 1.0 / (mean_square + eps).sqrt();
+        y.extend(run.iter().zip(w).map(|(x, w)| w * (x * scale)));
+    }
+    y
+}
+
+/// y = x · wᵀ + bias: `x` is `[n_rows, n_in]`, `w` is `[n_out, n_in]`, `y` is `[n_rows, n_out]`.
+pub fn linear(x: &[f32], w: &[f32], bias: Option<&[f32]>, n_in: usize, threads: Threads) -> Vec<f32> {
+    let (n_rows, n_out) = (x.len() / n_in, w.len() / n_in);
+    // Computed as [n_out, n_rows], so that a thread reads each of its weights once, for all rows.
+    let rows_of_w = n_out.div_ceil(8 * threads.count()).min(64);
+    let mut transposed = vec![0.0; n_out * n_rows];
+    threads.fill(&mut transposed, rows_of_w * n_rows, n_out * n_rows * n_in, |index, piece| {
+        let w = w[index * rows_of_w * n_in..].chunks_exact(n_in);
+        for (out, w) in piece.chunks_exact_mut(n_rows).zip(w) {
+            for (out, x) in out.iter_mut().zip(x.chunks_exact(n_in)) {
+                *out = dot(w, x);
+            }
+        }
+    });
+    if let Some(bias) = bias {
+        for (out, bias) in transposed.chunks_exact_mut(n_rows).zip(bias) {
+            out.iter_mut().for_each(|y| *y += bias);
+        }
+    }
+    if n_rows == 1 { transposed } else { transpose(&transposed, n_rows) }
+}
+
+/// Rotates pairs (a, b) of each head to (a·cos − b·sin, a·sin + b·cos), angle = position · theta^(−2j/n_rot) / factor_j.
+pub fn rope(x: &mut [f32], width: usize, head_dim: usize, first: usize, rope: Rope, factors: Option<&[f32]>) {
+    let Rope { pairs, n_rot, theta, position_divisor, .. } = rope;
+    let n_pairs = n_rot / 2;
+    for (position, row) in (first..).zip(x.chunks_exact_mut(width)) {
+        for j in 0..n_pairs {
+            let frequency =
+                theta.powf(-2.0 * j as f64 / n_rot as f64) / f64::from(factors.map_or(1.0, |f| f[j]));
+            let (sin, cos) = (position as f64 / position_divisor * frequency).sin_cos();
+            let (sin, cos) = (sin as f32, cos as f32);
+            let (at_a, at_b) = match pairs {
+                RopePairs::Adjacent => (2 * j, 2 * j + 1),
+                RopePairs::Halves => (j, j + n_pairs),
+            };
+            for head in row.chunks_exact_mut(head_dim) {
+                let (a, b) = (head[at_a], head[at_b]);
+                head[at_a] = a * cos - b * sin;
+                head[at_b] = a * sin + b * cos;
+            }
+        }
+    }
+}
+
+/// For each row at position p and each query head: softmax over positions ≤ p of (q·k) · scale, times v.
+///
+/// `q` is `[n_rows, n_head · head_dim]` and stands at positions `first..`; `k` and `v` are
+/// `[first + n_rows, n_head_kv · head_dim]`.
+pub fn attention(
+    q: &[f32],
+    k: &[f32],
+    v: &[f32],
+    first: usize,
+    spec: Attention,
+    threads: Threads,
+) -> Vec<f32> {
+    let Attention { n_head, n_head_kv, head_dim, scale, window } = spec;
+    let stride = n_head_kv * head_dim;
+    let n_rows = q.len() / (n_head * head_dim);
+    let work = 2 * q.len() * (first + n_rows);
+    let mut y = vec![0.0; q.len()];
+    threads.fill(&mut y, head_dim, work, |index, y| {
+        let (row, head) = (index / n_head, index % n_head);
+        let end = first + row + 1;
+        let start = window.map_or(0, |window| end.saturating_sub(window));
+        let at_head = |position: usize| position * stride + head / (n_head / n_head_kv) * head_dim;
+        let q = &q[index * head_dim..][..head_dim];
+        let mut scores: Vec<f32> =
+            (start..end).map(|position| scale * dot(q, &k[at_head(position)..][..head_dim])).collect();
+        softmax(&mut scores);
+        for (position, score) in (start..end).zip(scores) {
+            for (y, v) in y.iter_mut().zip(&v[at_head(position)..][..head_dim]) {
+                *y += score * v;
+            }
+        }
+    });
+    y
+}
+
+/// e^x / Σ e^x in place, shifted by the largest so that nothing overflows.
+pub fn softmax(x: &mut [f32]) {
+    let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    x.iter_mut().for_each(|x| *x = (*x - max).exp());
+    let sum: f32 = x.iter().sum();
+    x.iter_mut().for_each(|x| *x /= sum);
+}
+
+/// activation(gate) · up.
+pub fn glu(gate: &[f32], up: &[f32], activation: Activation) -> Vec<f32> {
+    let activate = match activation {
+        Activation::Silu => silu,
+        Activation::GeluTanh => gelu_tanh,
+    };
+    gate.iter().zip(up).map(|(&gate, up)| activate(gate) * up).collect()
+}
+
+/// x / (1 + e^−x).
+pub fn silu(x: f32) -> f32 {
+    x / (1.0 + (-x).exp())
+}
+
+/// ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))).
+pub fn gelu_tanh(x: f32) -> f32 {
+    let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
+    0.5 * x * (1.0 + inner.tanh())
+}
+
+/// Σ a·b in sixteen partial sums, which a compiler keeps in vector registers.
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    const N: usize = 16;
+    let mut sums = [0.0; N];
+    let (a, b) = (a.chunks_exact(N), b.chunks_exact(N));
+    let rest: f32 = a.remainder().iter().zip(b.remainder()).map(|(a, b)| a * b).sum();
+    for (a, b) in a.zip(b) {
+        for i in 0..N {
+            sums[i] += a[i] * b[i];
+        }
+    }
+    rest + sums.iter().sum::<f32>()
+}
+
+/// `[m, n]` as `[n, m]`.
+fn transpose(x: &[f32], n: usize) -> Vec<f32> {
+    let m = x.len() / n;
+    let mut y = vec![0.0; x.len()];
+    for (row, x) in x.chunks_exact(n).enumerate() {
+        for (column, x) in x.iter().enumerate() {
+            y[column * m + row] = *x;
+        }
+    }
+    y
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(a: &[f32], b: &[f32]) {
+        assert_eq!(a.len(), b.len());
+        for (a, b) in a.iter().zip(b) {
+            assert!((a - b).abs() < 1e-5 * (1.0 + b.abs()), "{a} is not {b}");
+        }
+    }
+
+    fn ramp(n: usize, step: f32) -> Vec<f32> {
+        (0..n).map(|i| ((i * 37 % 23) as f32 - 11.0) * step).collect()
+    }
+
+    #[test]
+    fn linear_equals_the_double_loop_on_any_number_of_threads() {
+        for (n_rows, n_in, n_out) in [(1, 1, 1), (1, 33, 7), (5, 16, 129), (3, 600, 400)] {
+            let (x, w, bias) = (ramp(n_rows * n_in, 0.1), ramp(n_out * n_in, 0.05), ramp(n_out, 1.0));
+            let mut expected = Vec::new();
+            for row in 0..n_rows {
+                for out in 0..n_out {
+                    let sum: f64 =
+                        (0..n_in).map(|i| f64::from(x[row * n_in + i]) * f64::from(w[out * n_in + i])).sum();
+                    expected.push(sum as f32 + bias[out]);
+                }
+            }
+            for n in [1, 2, 5] {
+                let y = linear(&x, &w, Some(&bias), n_in, Threads::new(n.try_into().ok()));
+                for (y, expected) in y.iter().zip(&expected) {
+                    assert!((y - expected).abs() < 1e-3, "{n_rows} {n_in} {n_out}: {y} is not {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rms_norm_has_unit_mean_square_per_run() {
+        let x = ramp(12, 0.3);
+        let y = rms_norm(&x, &[1.0; 4], 0.0);
+        for run in y.chunks_exact(4) {
+            close(&[dot(run, run) / 4.0], &[1.0]);
+        }
+        close(&rms_norm(&[3.0, 4.0], &[2.0, 0.5], 1.0), &[6.0 / 13.5f32.sqrt(), 2.0 / 13.5f32.sqrt()]);
+    }
+
+    #[test]
+    fn rope_rotates_the_stated_pairs() {
+        let spec =
+            Rope { pairs: RopePairs::Adjacent, n_rot: 4, theta: 100.0, position_divisor: 2.0, factors: None };
+        let (s0, c0) = 1.5f32.sin_cos(); // position 3 over 2, frequency 1
+        let (s1, c1) = 0.15f32.sin_cos(); // frequency 100^(-1/2)
+        let x = [1.0, 2.0, 3.0, 4.0, 5.0];
+        let mut adjacent = x;
+        rope(&mut adjacent, 5, 5, 3, spec, None);
+        close(&adjacent, &[c0 - 2.0 * s0, s0 + 2.0 * c0, 3.0 * c1 - 4.0 * s1, 3.0 * s1 + 4.0 * c1, 5.0]);
+        let mut halves = x;
+        rope(&mut halves, 5, 5, 3, Rope { pairs: RopePairs::Halves, ..spec }, None);
+        close(&halves, &[c0 - 3.0 * s0, 2.0 * c1 - 4.0 * s1, s0 + 3.0 * c0, 2.0 * s1 + 4.0 * c1, 5.0]);
+        let mut slowed = x;
+        rope(&mut slowed, 5, 5, 3, spec, Some(&[1.0, 0.1]));
+        close(&slowed[2..4], &[3.0 * c0 - 4.0 * s0, 3.0 * s0 + 4.0 * c0]);
+    }
+
+    #[test]
+    fn attention_is_causal_grouped_and_windowed() {
+        // Scores of zero: the mean of the visible values. Two query heads share the one key head.
+        let threads = Threads::new(None);
+        let spec = Attention { n_head: 2, n_head_kv: 1, head_dim: 1, scale: 1.0, window: None };
+        let (k, v) = ([0.0; 4], [1.0, 2.0, 6.0, 7.0]);
+        close(&attention(&[1.0; 4], &k, &v, 2, spec, threads), &[3.0, 3.0, 4.0, 4.0]);
+        let narrow = Attention { window: Some(2), ..spec };
+        close(&attention(&[1.0; 4], &k, &v, 2, narrow, threads), &[4.0, 4.0, 6.5, 6.5]);
+        // ln 3 apart: weights 1/4 and 3/4; the scale counts.
+        let k = [0.0, 3.0f32.ln() / 2.0];
+        let sharp = Attention { n_head: 1, scale: 2.0, ..spec };
+        close(&attention(&[1.0], &k, &[4.0, 8.0], 1, sharp, threads), &[7.0]);
+    }
+
+    #[test]
+    fn activations_at_known_points() {
+        close(&[silu(0.0), silu(1.0), silu(-2.0)], &[0.0, 0.731_058_6, -0.238_405_84]);
+        close(&[gelu_tanh(0.0), gelu_tanh(1.0), gelu_tanh(-2.0)], &[0.0, 0.841_192, -0.045_402_3]);
+        close(&glu(&[1.0], &[3.0], Activation::Silu), &[2.193_175_7]);
+    }
+}

@@ -1,0 +1,98 @@
+//! The walk over the graph: stepwise equals at once, rewinding forgets, errors leave the sequence alone.
+
+use std::convert::Infallible;
+
+use super::*;
+use crate::forward::feed_windows;
+use crate::models;
+
+/// Weights that depend on name and place alone.
+fn weights(graph: &Graph) -> Arc<Weights> {
+    let read = |spec: &crate::graph::TensorSpec, values: &mut [f32]| -> Result<(), Infallible> {
+        let salt = spec.name.bytes().fold(7u64, |h, b| h.wrapping_mul(31) + u64::from(b));
+        for (value, at) in values.iter_mut().zip(0..) {
+            *value = crate::sample::uniform(salt, 0, at) - 0.4;
+        }
+        Ok(())
+    };
+    Arc::new(Weights::load(graph, Threads::new(None), read, |_| ()).unwrap())
+}
+
+fn reference(n_ctx: usize) -> Reference {
+    let graph = Arc::new(models::describe(&models::tests::tiny_llama()).unwrap().graph);
+    let weights = weights(&graph);
+    Reference::new(graph, weights, Threads::new(None), n_ctx)
+}
+
+const IDS: [u32; 7] = [3, 1, 4, 1, 5, 9, 2];
+
+/// Whether two sets of logits agree as f32 sums in another order may differ.
+fn agree(a: &[f32], b: &[f32]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4)
+}
+
+#[test]
+fn reference_steps_equal_one_prompt() {
+    let at_once = reference(64).feed(&IDS, 0..7).unwrap();
+    assert_eq!(at_once.len(), 7 * 10);
+    let mut stepwise = reference(64);
+    let mut rows = stepwise.feed(&IDS[..3], 0..3).unwrap();
+    for id in &IDS[3..] {
+        rows.extend(stepwise.feed(&[*id], 0..1).unwrap());
+    }
+    assert!(agree(&at_once, &rows));
+    let mut other = IDS;
+    other[6] = 3;
+    let control = reference(64).feed(&other, 0..7).unwrap();
+    assert!(agree(&at_once[..60], &control[..60]), "later ids do not reach earlier rows");
+    assert!(!agree(&at_once, &control), "another last id changes its row");
+}
+
+#[test]
+fn reference_outputs_are_the_rows_asked_for() {
+    let all = reference(64).feed(&IDS, 0..7).unwrap();
+    assert!(agree(&reference(64).feed(&IDS, 5..7).unwrap(), &all[50..]));
+    let mut silent = reference(64);
+    assert!(silent.feed(&IDS[..6], 0..0).unwrap().is_empty());
+    assert!(agree(&silent.feed(&IDS[6..], 0..1).unwrap(), &all[60..]));
+    assert!(silent.feed(&[], 0..0).unwrap().is_empty());
+}
+
+#[test]
+fn reference_rewind_forgets() {
+    let all = reference(64).feed(&IDS, 0..7).unwrap();
+    let mut sequence = reference(64);
+    sequence.feed(&[3, 1, 8, 8, 8], 0..0).unwrap();
+    sequence.rewind(2);
+    assert_eq!(sequence.n_past(), 2);
+    assert!(agree(&sequence.feed(&IDS[2..], 0..5).unwrap(), &all[20..]));
+}
+
+#[test]
+fn reference_errors_leave_the_sequence_alone() {
+    let mut sequence = reference(8);
+    sequence.feed(&IDS, 0..0).unwrap();
+    let full = ForwardError::ContextFull { needed: 9, n_ctx: 8 };
+    assert_eq!(sequence.feed(&[1, 2], 0..1), Err(full));
+    assert_eq!(sequence.feed(&[10], 0..1), Err(ForwardError::UnknownId { id: 10, n_vocab: 10 }));
+    assert_eq!(sequence.n_past(), 7);
+    assert_eq!(sequence.feed(&[2], 0..1).unwrap().len(), 10);
+}
+
+#[test]
+fn windows_yield_the_same_rows_as_one_feed() {
+    let ids: Vec<u32> = (0..300).map(|i| i * 7 % 10).collect();
+    let all = reference(300).feed(&ids, 0..300).unwrap();
+    for outputs in [0..300, 299..300, 120..260, 0..0] {
+        let mut rows = Vec::new();
+        let mut fed = Vec::new();
+        feed_windows(&mut reference(300), &ids, outputs.clone(), |n, logits| {
+            fed.push(n);
+            rows.extend(logits);
+            Ok::<_, ForwardError>(())
+        })
+        .unwrap();
+        assert_eq!(fed, [128, 256, 300]);
+        assert!(agree(&rows, &all[outputs.start * 10..outputs.end * 10]), "{outputs:?}");
+    }
+}
