@@ -1,6 +1,7 @@
 //! `cargo xtask ci`: runs the stages, holds them to their budgets, and closes with one line of counts.
 
 use std::ffi::OsString;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::cargo::{self, Counts};
@@ -25,7 +26,7 @@ struct Record {
 }
 
 /// Runs every stage, or those of one name or group.
-pub(crate) fn ci(only: Option<&str>) -> Result<()> {
+pub(crate) fn ci(only: Option<&str>) -> Result<ExitCode> {
     let chosen: Vec<&Stage> = STAGES
         .iter()
         .filter(|stage| only.is_none_or(|only| stage.name == only || stage.group.name() == only))
@@ -33,16 +34,14 @@ pub(crate) fn ci(only: Option<&str>) -> Result<()> {
     if chosen.is_empty() {
         return Err(format!("no stage or group `{}`; see `cargo xtask ci --list`", only.unwrap_or_default()));
     }
-    finish(run(&chosen))
+    Ok(finish(&run(&chosen)))
 }
 
 /// `cargo xtask test`: the test stages, or a given `cargo test` with the cache's variables set.
-pub(crate) fn test(args: &[&str]) -> Result<()> {
+pub(crate) fn test(args: &[&str]) -> Result<ExitCode> {
     if args.is_empty() {
-        return finish(run(&STAGES
-            .iter()
-            .filter(|s| matches!(s.action, Action::Test(..)))
-            .collect::<Vec<_>>()));
+        let tests: Vec<&Stage> = STAGES.iter().filter(|s| matches!(s.action, Action::Test(..))).collect();
+        return Ok(finish(&run(&tests)));
     }
     let on_device = args.iter().any(|arg| DEVICE_PACKAGES.contains(arg));
     let place = if on_device { Where::Lavapipe { vector_bits: 256 } } else { Where::Host };
@@ -52,7 +51,7 @@ pub(crate) fn test(args: &[&str]) -> Result<()> {
     }
     let (counts, ended) = cargo::test(args, &test_env(place, &driver)?);
     println!("{} passed, {} failed", counts.passed, counts.failed);
-    ended
+    Ok(if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// `cargo xtask ci --list`.
@@ -141,16 +140,16 @@ fn test_env(place: Where, driver: &Driver) -> Result<Vec<(&'static str, OsString
 }
 
 /// Prints the table, what did not run, what failed, and the counts, in this order: the last line is the sum.
-fn finish(records: Vec<Record>) -> Result<()> {
+fn finish(records: &[Record]) -> ExitCode {
     let mut counts = Counts::default();
     let mut failures = Vec::new();
     eprintln!();
-    for record in &records {
+    for record in records {
         counts.add(record.counts);
         let word = match &record.outcome {
             Outcome::Passed => "passed",
             Outcome::Failed(why) => {
-                failures.push(format!("{}: {why}", record.stage.name));
+                failures.push((record.stage.name, why.clone()));
                 "FAILED"
             }
             Outcome::NotRun(_) => "NOT RUN",
@@ -164,14 +163,14 @@ fn finish(records: Vec<Record>) -> Result<()> {
         let took = minutes(took);
         eprintln!("{:<16} {took:>6.1} min of {budget}", group.name());
         if took > budget * OVERRUN {
-            failures.push(format!("{}: {took:.1} min passes its budget of {budget} by half", group.name()));
+            failures.push((group.name(), format!("{took:.1} min passes the budget of {budget} by half")));
         }
     }
     let total = minutes(records.iter().map(|r| r.took).sum());
     let over = if total > TOTAL_MINUTES { "  OVER BUDGET" } else { "" };
     eprintln!("{:<16} {total:>6.1} min of {TOTAL_MINUTES}{over}", "total");
 
-    for record in &records {
+    for record in records {
         if let Outcome::NotRun(why) = &record.outcome {
             eprintln!("\nWARNING: the tests of stage {} DID NOT RUN: {why}", record.stage.name);
         }
@@ -179,11 +178,13 @@ fn finish(records: Vec<Record>) -> Result<()> {
     if counts.ignored > 0 {
         eprintln!("\nWARNING: {} tests are marked ignored and did not run", counts.ignored);
     }
-    for failure in &failures {
-        eprintln!("\nFAILED {failure}");
+    for (name, why) in &failures {
+        eprintln!("\nFAILED {name}: {why}");
     }
-    println!("\n{} passed, {} failed", counts.passed, counts.failed);
-    if failures.is_empty() { Ok(()) } else { Err(format!("{} checks failed", failures.len())) }
+    let names: Vec<&str> = failures.iter().map(|(name, _)| *name).collect();
+    let stages = if names.is_empty() { String::new() } else { format!("; FAILED: {}", names.join(", ")) };
+    println!("\n{} passed, {} failed{stages}", counts.passed, counts.failed);
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn minutes(took: Duration) -> f64 {

@@ -38,15 +38,15 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args.as_slice() {
         ["demo"] => demo::demo(),
-        ["ci"] => ci::ci(None),
-        ["ci", "--only", stage] => ci::ci(Some(stage)),
+        ["ci"] => return status(ci::ci(None)),
+        ["ci", "--only", stage] => return status(ci::ci(Some(stage))),
         ["ci", "--list"] => ci::list(),
         ["setup", names @ ..] => setup::command(names),
         ["env"] => setup::print_env(),
         ["fmt"] => cargo::run(&["fmt", "--all"], &[]),
         ["lint"] => cargo::run(stages::CLIPPY, &[]),
         ["docs"] => cargo::run(stages::DOC, stages::DOC_ENV),
-        ["test", args @ ..] => ci::test(args),
+        ["test", args @ ..] => return status(ci::test(args)),
         ["golden"] => golden::accept(),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
@@ -57,11 +57,12 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("xtask: {why}");
-            ExitCode::FAILURE
-        }
-    }
+    status(done.map(|()| ExitCode::SUCCESS))
+}
+
+fn status(done: process::Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|why| {
+        eprintln!("xtask: {why}");
+        ExitCode::FAILURE
+    })
 }
