@@ -75,6 +75,10 @@ pub trait Visitor {
     fn method(&mut self, _name: &str, _args: Vec<&syn::Expr>, _line: usize) {}
     /// The last segment of an invoked macro's path.
     fn invoked(&mut self, _name: &str, _line: usize) {}
+    /// Whether a function with these attributes is left out.
+    fn skips(&self, _attrs: &[syn::Attribute]) -> bool {
+        false
+    }
 }
 
 /// Walks a file's code outside tests.
@@ -104,7 +108,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
             syn::Item::Const(item) => &item.attrs,
             _ => return visit::visit_item(self, item),
         };
-        if is_test(attrs) {
+        if is_test(attrs) || matches!(item, syn::Item::Fn(_)) && self.visitor.skips(attrs) {
             return;
         }
         let inline = matches!(item, syn::Item::Mod(module) if module.content.is_some());
@@ -114,7 +118,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
-        if !is_test(&item.attrs) {
+        if !is_test(&item.attrs) && !self.visitor.skips(&item.attrs) {
             visit::visit_impl_item_fn(self, item);
         }
     }

@@ -11,7 +11,7 @@ fn check(faults: Vec<Fault>) {
 }
 
 fn tracked() -> Vec<Text> {
-    let tracked = repo::tracked().unwrap();
+    let tracked = repo::tracked().expect("git lists the files");
     assert!(tracked.len() > 30, "git lists the repository");
     tracked
 }
