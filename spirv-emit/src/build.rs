@@ -10,9 +10,13 @@ use kiln_abi::{
     spirv::{BuiltIn, Effect, Op, OpResult, StorageClass},
 };
 
-use crate::ir::{
-    Const, Function, Global, GlobalKind, Inst, LoopControl, Member, Module, Node, Operand, Region, RegionId,
-    Type, TypeId, Value, ValueId, ValueKind,
+use crate::{
+    fold::{Folded, fold},
+    ir::{
+        Const, Function, Global, GlobalKind, Inst, LoopControl, Member, Module, Node, Operand, Region,
+        RegionId, Type, TypeId, Value, ValueId, ValueKind,
+    },
+    layout::{self, LayoutError},
 };
 
 struct OpenRegion {
@@ -89,6 +93,40 @@ impl Builder {
     /// A value's type.
     pub fn type_of(&self, value: ValueId) -> TypeId {
         self.module.value(value).ty
+    }
+
+    /// An array type for buffers, its stride set.
+    pub fn buffer_array(&mut self, elem: TypeId, len: u32, at: Location) -> TypeId {
+        let stride = layout::stride(&self.module.types, elem);
+        let stride = self.or_no_layout(stride, at);
+        self.ty(Type::Array { elem, len, stride })
+    }
+
+    /// A struct type for buffers' elements, its offsets set.
+    pub fn buffer_struct(&mut self, name: &str, members: &[(&str, TypeId)], at: Location) -> TypeId {
+        self.laid_out(name, members, false, at)
+    }
+
+    /// The push-constant block's struct type, its offsets set.
+    pub fn push_struct(&mut self, name: &str, members: &[(&str, TypeId)], at: Location) -> TypeId {
+        self.laid_out(name, members, true, at)
+    }
+
+    fn laid_out(&mut self, name: &str, members: &[(&str, TypeId)], block: bool, at: Location) -> TypeId {
+        let parts: Vec<TypeId> = members.iter().map(|m| m.1).collect();
+        let placed = layout::place(&self.module.types, &parts);
+        let offsets = self.or_no_layout(placed, at).map(|placed| placed.offsets);
+        let members = members.iter().enumerate().map(|(i, &(name, ty))| Member {
+            name: name.to_owned(),
+            ty,
+            offset: offsets.as_ref().map(|offsets| offsets[i]),
+        });
+        let members = members.collect();
+        self.ty(Type::Struct { name: name.to_owned(), members, block })
+    }
+
+    fn or_no_layout<T>(&mut self, layout: Result<T, LayoutError>, at: Location) -> Option<T> {
+        layout.inspect_err(|e| self.error("E014", e.to_string(), at)).ok()
     }
 
     // ---- constants ---------------------------------------------------------------------------------------------
@@ -207,10 +245,16 @@ impl Builder {
 
     // ---- instructions ------------------------------------------------------------------------------------------
 
-    /// Appends an instruction that has a result of type `ty`.
+    /// Appends an instruction that has a result of type `ty`, or gives the constant it folds to.
     pub fn inst(&mut self, op: Op, ty: TypeId, operands: Vec<Operand>, at: Location) -> ValueId {
         debug_assert_eq!(op.result(), OpResult::Typed);
         self.check_operands(&operands, at);
+        match fold(&self.module, op, ty, &operands) {
+            Folded::Const(constant) => return self.constant(constant),
+            Folded::Value(value) => return value,
+            Folded::Refused(code, message) => self.error(code, message, at),
+            Folded::No => {}
+        }
         let region = self.current();
         let result = self.value(ty, ValueKind::Inst, Some(region), at);
         let inst = Inst { op, result: Some(result), operands, no_contraction: is_float_arithmetic(op), at };
@@ -324,7 +368,10 @@ impl Builder {
         control: LoopControl,
         at: Location,
     ) {
-        self.node(Node::Loop { header, cond, body, step, control, at }, at);
+        let node = Node::Loop { header, cond, body, step, control, at };
+        let terminated = node.terminated();
+        self.node(node, at);
+        self.set_terminated(terminated);
     }
 
     /// Appends a `break`.
@@ -483,5 +530,5 @@ fn index(n: usize) -> u32 {
 
 /// Float operations that a driver could fuse: kernels say `fma` where they mean it.
 fn is_float_arithmetic(op: Op) -> bool {
-    matches!(op, Op::FAdd | Op::FSub | Op::FMul)
+    matches!(op, Op::FAdd | Op::FSub | Op::FMul | Op::VectorTimesScalar | Op::Dot)
 }

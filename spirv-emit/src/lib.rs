@@ -11,6 +11,7 @@
 pub mod access;
 pub mod build;
 pub mod compile;
+mod fold;
 pub mod ir;
 pub mod layout;
 pub mod lower;

@@ -208,14 +208,31 @@ pub struct Region {
     pub nodes: Vec<Node>,
 }
 
+impl Node {
+    /// Whether control cannot go on after the node: it leaves, both its arms leave, or it loops without a way out.
+    pub fn terminated(&self) -> bool {
+        match self {
+            Node::Break(_) | Node::Continue(_) | Node::Return(_) => true,
+            Node::If { then, otherwise, .. } => then.terminated() && otherwise.terminated(),
+            Node::Loop { cond: None, body, .. } => !body.breaks(),
+            Node::Inst(_) | Node::Loop { .. } => false,
+        }
+    }
+}
+
 impl Region {
     /// Whether control cannot leave the region at its end.
     pub fn terminated(&self) -> bool {
-        match self.nodes.last() {
-            Some(Node::Break(_) | Node::Continue(_) | Node::Return(_)) => true,
-            Some(Node::If { then, otherwise, .. }) => then.terminated() && otherwise.terminated(),
-            _ => false,
-        }
+        self.nodes.last().is_some_and(Node::terminated)
+    }
+
+    /// Whether the region leaves the loop around it.
+    fn breaks(&self) -> bool {
+        self.nodes.iter().any(|node| match node {
+            Node::Break(_) => true,
+            Node::If { then, otherwise, .. } => then.breaks() || otherwise.breaks(),
+            Node::Inst(_) | Node::Loop { .. } | Node::Continue(_) | Node::Return(_) => false,
+        })
     }
 }
 

@@ -32,33 +32,42 @@ pub(super) fn needed(module: &Module) -> BTreeSet<Capability> {
     for &local in &module.entry.locals {
         each_scalar(module, module.value(local).ty, &mut |d| caps.extend(in_register(d)));
     }
+    let mut moved = BTreeSet::new();
     for inst in module.insts() {
         caps.extend(inst.op.capabilities());
         if inst.operands.contains(&Operand::Scope(Scope::Device)) {
             caps.insert(Capability::VulkanMemoryModelDeviceScope);
         }
-        register_types(module, inst, &mut |d| caps.extend(in_register(d)));
+        each_use(module, inst, &mut |dtype, only_moved| {
+            if only_moved {
+                moved.insert(dtype);
+            } else {
+                caps.extend(in_register(dtype));
+            }
+        });
+    }
+    for dtype in moved {
+        if !in_buffer(dtype).is_some_and(|storage| caps.contains(&storage)) {
+            caps.extend(in_register(dtype));
+        }
     }
     caps
 }
 
-/// The scalar types that an instruction computes with. Loading, storing and converting a narrow value is what the
-/// storage capabilities allow by themselves; a constant never comes from a buffer, so it always counts.
-fn register_types(module: &Module, inst: &Inst, f: &mut dyn FnMut(DType)) {
+/// The scalar types that an instruction handles, and whether it only moves them. Loading, storing and converting a
+/// narrow value is what the storage capabilities allow by themselves, if a buffer has such elements; a constant never
+/// comes from a buffer, so it always counts.
+fn each_use(module: &Module, inst: &Inst, f: &mut dyn FnMut(DType, bool)) {
     let moves = matches!(inst.op, Op::Load | Op::Store | Op::UConvert | Op::SConvert | Op::FConvert);
-    for operand in &inst.operands {
-        let Operand::Value(v) = operand else { continue };
-        let value = module.value(*v);
-        let is_pointer = matches!(module.ty(value.ty), Type::Pointer { .. });
-        if matches!(value.kind, ValueKind::Const(_)) || !(moves || is_pointer) {
-            each_scalar(module, value.ty, f);
+    let values = inst.operands.iter().filter_map(|operand| match operand {
+        Operand::Value(v) => Some(*v),
+        _ => None,
+    });
+    for value in values.chain(inst.result).map(|v| module.value(v)) {
+        if !matches!(module.ty(value.ty), Type::Pointer { .. }) {
+            let only_moved = moves && !matches!(value.kind, ValueKind::Const(_));
+            each_scalar(module, value.ty, &mut |dtype| f(dtype, only_moved));
         }
-    }
-    if let Some(result) = inst.result
-        && !moves
-        && inst.op != Op::AccessChain
-    {
-        each_scalar(module, module.value(result).ty, f);
     }
 }
 

@@ -2,11 +2,11 @@
 
 use kiln_abi::{
     DType, Location, StageErrors, StagedKernel,
-    spirv::{BuiltIn, GlslOp, MemorySemantics, Op, Scope},
+    spirv::{BuiltIn, GlslOp, GroupOperation, MemorySemantics, Op, Scope},
 };
 use kiln_spirv_emit::{
     Builder, compile,
-    ir::{Const, GlobalKind, LoopControl, Module, Operand, Type, TypeId, ValueId},
+    ir::{Const, GlobalKind, LoopControl, Member, Module, Operand, Type, TypeId, ValueId},
 };
 
 /// A kernel under construction.
@@ -127,6 +127,93 @@ impl Sketch {
     pub fn array(&mut self, elem: DType, len: u32) -> TypeId {
         let elem = self.b.scalar(elem);
         self.b.ty(Type::Array { elem, len, stride: None })
+    }
+
+    /// A struct of two words.
+    pub fn pair(&mut self) -> TypeId {
+        let ty = self.b.scalar(DType::U32);
+        let member = |name: &str| Member { name: name.to_owned(), ty, offset: None };
+        self.b.ty(Type::Struct {
+            name: "pair".to_owned(),
+            members: vec![member("low"), member("high")],
+            block: false,
+        })
+    }
+
+    /// The push-constant block; returns its pointer.
+    #[track_caller]
+    pub fn push(&mut self, fields: &[(&str, DType)]) -> ValueId {
+        let at = Location::caller();
+        let fields: Vec<_> = fields.iter().map(|&(name, dtype)| (name, self.b.scalar(dtype))).collect();
+        let block = self.b.push_struct("args", &fields, at);
+        self.b.push_block("args", block, at)
+    }
+
+    /// Loads a field of the push-constant block.
+    #[track_caller]
+    pub fn field(&mut self, block: ValueId, field: u32) -> ValueId {
+        let at = Location::caller();
+        let field = self.u(field);
+        let pointer = self.b.access_chain(block, &[field], at);
+        self.b.load(pointer, at)
+    }
+
+    /// A local variable.
+    #[track_caller]
+    pub fn var(&mut self, dtype: DType) -> ValueId {
+        let ty = self.b.scalar(dtype);
+        self.b.local(ty, Location::caller())
+    }
+
+    /// A scalar part of a composite.
+    #[track_caller]
+    pub fn extract(&mut self, from: ValueId, dtype: DType, index: u32) -> ValueId {
+        let ty = self.b.scalar(dtype);
+        let operands = vec![Operand::Value(from), Operand::Lit(index)];
+        self.b.inst(Op::CompositeExtract, ty, operands, Location::caller())
+    }
+
+    /// A composite with one part replaced.
+    #[track_caller]
+    pub fn insert(&mut self, ty: TypeId, part: ValueId, whole: ValueId, index: u32) -> ValueId {
+        let operands = vec![Operand::Value(part), Operand::Value(whole), Operand::Lit(index)];
+        self.b.inst(Op::CompositeInsert, ty, operands, Location::caller())
+    }
+
+    /// Components of two vectors.
+    #[track_caller]
+    pub fn shuffle(&mut self, ty: TypeId, a: ValueId, b: ValueId, picks: &[u32]) -> ValueId {
+        let mut operands = vec![Operand::Value(a), Operand::Value(b)];
+        operands.extend(picks.iter().copied().map(Operand::Lit));
+        self.b.inst(Op::VectorShuffle, ty, operands, Location::caller())
+    }
+
+    /// A subgroup operation with a scalar result.
+    #[track_caller]
+    pub fn subgroup(
+        &mut self,
+        op: Op,
+        result: DType,
+        group: Option<GroupOperation>,
+        values: &[ValueId],
+    ) -> ValueId {
+        let ty = self.b.scalar(result);
+        self.subgroup_ty(op, ty, group, values)
+    }
+
+    /// A subgroup operation.
+    #[track_caller]
+    pub fn subgroup_ty(
+        &mut self,
+        op: Op,
+        ty: TypeId,
+        group: Option<GroupOperation>,
+        values: &[ValueId],
+    ) -> ValueId {
+        let mut operands = vec![Operand::Scope(Scope::Subgroup)];
+        operands.extend(group.map(Operand::Group));
+        operands.extend(values.iter().copied().map(Operand::Value));
+        self.b.inst(op, ty, operands, Location::caller())
     }
 
     /// A workgroup barrier that orders workgroup memory and, if asked, storage buffers.
