@@ -1,1 +1,159 @@
-//! What a kernel imports.
+//! The kernel language: what a kernel imports.
+//!
+//! A kernel is a Rust function under `#[kernel]`. The macro rewrites its syntax into calls of this crate, rustc checks
+//! types, generics and traits, and running the rewritten function builds the SPIR-V module. Every call carries the
+//! place of the user's token, so errors and traps name it.
+//!
+//! Guards: an operand of `&&`, `||` or `if` is never run where Rust would not run it; a buffer that is read-only cannot
+//! be written; what the language lacks is an error at its token.
+//! Never: guesses a type, copies a block, panics on a kernel's mistake.
+//!
+//! Reading order: [`value`], [`place`], [`block`], [`ops`], [`control`], [`session`]; then [`builtin`], [`math`],
+//! [`subgroup`], [`push`], [`contract`], [`quant`], [`dims`].
+//!
+//! # A kernel
+//! ```
+//! use kiln_dsl::prelude::*;
+//! use kiln_abi::Kernel;
+//!
+//! /// Push constants: `u32`, `i32` and `f32`, at most 128 bytes.
+//! #[derive(Push, Clone, Copy)]
+//! pub struct ScalePush { pub n: u32, pub by: f32 }
+//!
+//! /// `y = by * x`.
+//! #[kernel(local_size = threads, grid = p.n.div_ceil(threads))]
+//! pub fn scale_all(
+//!     #[len(p.n)] x: &Buf<f32>,         // elements the launch needs, counted on the host in u64
+//!     #[len(p.n)] y: &BufMut<f32>,      // `BufMut` may be written
+//!     #[push] p: ScalePush,
+//!     #[comptime] threads: u32,         // known while staging: one Rust function, many variants
+//! ) {
+//!     let i = global_id_x();
+//!     if i < p.n {
+//!         y[i] = p.by * x[i];
+//!     }
+//! }
+//!
+//! // The macro made `ScaleAll { threads }` (a `kiln_abi::Kernel`) and `ScaleAllArgs { x, y, p }`.
+//! let staged = ScaleAll::new(64).stage()?;
+//! assert_eq!(staged.name, "scale_all(threads: 64)");
+//! assert_eq!(staged.layout.local_size, [64, 1, 1]);
+//! # Ok::<(), kiln_abi::StageErrors>(())
+//! ```
+//! Buffers get their binding numbers in order. `grid` and `#[len]` see the push constants and the comptime parameters;
+//! they compute with `+ - * / %`, `div_ceil`, `next_multiple_of`, `min`, `max`. `grid` and `local_size` are `x`,
+//! `[x, y]` or `[x, y, z]`; `subgroup = 32` asks for a subgroup size (a `u32` or an `Option<u32>`). A kernel with type
+//! parameters is made by `Gemv::<Q8_0>::new(..)`.
+//!
+//! # Values, variables, host values
+//! `let x = ..` names a value, `let mut x = ..` is a variable, `let mut a = [0.0; 4]` an array of variables. Plain types
+//! (`u32`, `f32`, `Vec4<f16>`) mean values of the kernel. Values of the *host* are comptime parameters, `const`s and
+//! what `comptime!(..)` computes; where a value is needed they become constants.
+//! `if` on a host `bool` keeps one arm, `for i in comptime!(0..8)` unrolls, and an argument for a `#[comptime]`
+//! parameter is written `comptime!(..)`. Lengths (`Shared::<f32>::new(n)`, `[0.0; n]`) are literals or host values.
+//! Integer arithmetic wraps; a float becomes an integer by `as` only within the integer's range; `select(c, a, b)`
+//! evaluates both. Loops are `for i in a..b`, `(a..b).step_by(s)`, `while`, `loop`, with `break`, `continue` and in
+//! kernels `return`; `#[unroll]` and `#[no_unroll]` are hints. There is no `match`, `?`, closure, slice or struct
+//! literal.
+//!
+//! # Device functions, blocks, formats
+//! ```
+//! use kiln_dsl::prelude::*;
+//! use kiln_abi::Kernel;
+//!
+//! /// 32 weights in 34 bytes. A field is a number, a vector or an array of numbers; layout is std430.
+//! #[derive(Block)]
+//! pub struct Q8Block { d: f16, qs: [u16; 16] }
+//! const _: () = assert!(Q8Block::BYTES == 34);
+//!
+//! pub struct Q8;
+//!
+//! #[device]
+//! impl QuantFormat for Q8 {
+//!     type Block = Q8Block;
+//!     const BLK: u32 = 32;
+//!     fn decode<R: Rail>(b: &BlockRef<Q8Block, R>, at: u32) -> f32 {
+//!         let pair = b.qs[at >> 1] as u32;              // reads sixteen bits, nothing else of the block
+//!         (b.d as f32) * signed_byte(pair >> ((at & 1) * 8))
+//!     }
+//! }
+//!
+//! /// A helper: values by value, blocks, buffers and workgroup memory by reference.
+//! #[device]
+//! fn signed_byte(word: u32) -> f32 {
+//!     ((word << 24) as i32 >> 24) as f32
+//! }
+//!
+//! #[derive(Push, Clone, Copy)]
+//! pub struct RowPush { pub rows: u32, pub k: u32 }
+//!
+//! /// The sum of each row, a subgroup per row.
+//! #[kernel(local_size = 32, subgroup = 32, grid = p.rows)]
+//! pub fn row_sum<F: QuantFormat>(
+//!     #[len(p.rows * p.k / F::BLK)] w: &Buf<F::Block>,
+//!     #[len(p.rows)] y: &BufMut<f32>,
+//!     #[push] p: RowPush,
+//! ) {
+//!     let row = workgroup_id_x();
+//!     let blocks = p.k / F::BLK;
+//!     let mut acc = 0.0;
+//!     for i in (lane()..blocks).step_by(subgroup_size()) {
+//!         let b = &w[row * blocks + i];                 // a reference: nothing is loaded yet
+//!         for j in comptime!(0..F::BLK) {
+//!             acc += F::decode(b, j);
+//!         }
+//!     }
+//!     let total = subgroup::add(acc);
+//!     if subgroup::elect() {
+//!         y[row] = total;
+//!     }
+//! }
+//!
+//! assert_eq!(RowSum::<Q8>::new().stage()?.name, "row_sum<Q8>");
+//! # Ok::<(), kiln_abi::StageErrors>(())
+//! ```
+//! `#[device]` goes on functions, traits and impls. Parameters are values (`mut` makes a variable of one), references,
+//! `#[comptime] n: u32` or `#[push] p: P`; results are values or tuples of them. A block is read through its reference
+//! in buffers and in workgroup memory alike. `dims!(BM = t.m)` declares a named dimension: a type with a number.
+#![forbid(unsafe_code)]
+
+extern crate self as kiln_dsl;
+
+pub mod block;
+pub mod builtin;
+pub mod contract;
+pub mod control;
+pub mod dims;
+pub mod math;
+pub mod ops;
+pub mod place;
+#[doc(hidden)]
+pub mod private;
+pub mod push;
+pub mod quant;
+pub mod session;
+pub mod subgroup;
+pub mod value;
+
+/// Everything a kernel's file needs: `use kiln_dsl::prelude::*;`.
+pub mod prelude {
+    pub use half::f16;
+    pub use kiln_abi::BufferRef;
+    pub use kiln_dsl_macros::{Block, Push, device, kernel};
+
+    pub use crate::{
+        block::{Block, BlockRef, Buf, BufMut, Elem, Shared},
+        builtin::*,
+        dims::{Dim, dim},
+        math::*,
+        ops::{bitcast, select},
+        place::{At, Local, Place, PlaceArray, Rail, ReadOnly, ReadWrite, Workgroup, Writable, Write},
+        push::Push,
+        quant::{PackedFormat, QuantFormat},
+        subgroup,
+        value::{
+            Arith, Bits, Ex, Float, FloatLike, Int, Num, Read, Scalar, Signed, Value, Vec2, Vec3, Vec4,
+            Vector,
+        },
+    };
+}

@@ -1,0 +1,90 @@
+//! `derive(Block)`.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::{Fields, ItemStruct, spanned::Spanned};
+
+pub(crate) fn expand(item: TokenStream) -> TokenStream {
+    match syn::parse2::<ItemStruct>(item).and_then(block) {
+        Ok(out) => out,
+        Err(e) => e.to_compile_error(),
+    }
+}
+
+/// The named fields of a struct without generics.
+pub(crate) fn named_fields<'a>(
+    s: &'a ItemStruct,
+    what: &str,
+) -> syn::Result<Vec<(&'a Ident, &'a syn::Type, &'a syn::Visibility)>> {
+    if !s.generics.params.is_empty() {
+        return Err(syn::Error::new(s.generics.span(), format!("{what} has no generics")));
+    }
+    let Fields::Named(fields) = &s.fields else {
+        return Err(syn::Error::new(s.ident.span(), format!("{what} has named fields")));
+    };
+    if fields.named.is_empty() {
+        return Err(syn::Error::new(s.ident.span(), format!("{what} has at least one field")));
+    }
+    Ok(fields.named.iter().filter_map(|f| f.ident.as_ref().map(|i| (i, &f.ty, &f.vis))).collect())
+}
+
+fn block(s: ItemStruct) -> syn::Result<TokenStream> {
+    let fields = named_fields(&s, "a block")?;
+    let (name, vis) = (&s.ident, &s.vis);
+    let refs = format_ident!("{name}Fields", span = name.span());
+    let names: Vec<_> = fields.iter().map(|f| f.0).collect();
+    let visible: Vec<_> = fields.iter().map(|f| f.2).collect();
+    let texts = names.iter().map(|n| n.to_string());
+    let text = name.to_string();
+    // Spanned to the field's type, where a type that cannot be a field is reported.
+    let field: Vec<_> = fields
+        .iter()
+        .map(|f| {
+            let t = f.1;
+            quote_spanned!(t.span()=> <#t as ::kiln_dsl::private::BlockField>)
+        })
+        .collect();
+    let indices: Vec<_> = (0..names.len()).map(syn::Index::from).collect();
+    let numbers = 0u32..;
+    let members: Vec<_> = numbers.take(names.len()).collect();
+    Ok(quote! {
+        #[doc(hidden)]
+        #[allow(dead_code)]
+        #vis struct #refs<R: ::kiln_dsl::private::Rail> {
+            #(#visible #names: #field::Ref<R>,)*
+        }
+        impl ::kiln_dsl::private::Elem for #name {
+            const BYTES: u32 = ::kiln_dsl::private::offsets([#(#field::EXTENT),*]).1.bytes;
+            fn ty(
+                types: &mut ::kiln_dsl::private::Types<'_>,
+                memory: ::kiln_dsl::private::Memory,
+            ) -> ::kiln_dsl::private::TypeId {
+                let (offsets, _) = ::kiln_dsl::private::offsets([#(#field::EXTENT),*]);
+                let members = [#((#texts, #field::ty(types, memory), offsets[#indices])),*];
+                types.block(#text, memory, &members)
+            }
+            fn name() -> ::std::string::String {
+                ::std::string::String::from(#text)
+            }
+        }
+        impl<R: ::kiln_dsl::private::Rail> Clone for #refs<R> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+        impl<R: ::kiln_dsl::private::Rail> Copy for #refs<R> {}
+        impl ::kiln_dsl::private::Block for #name {}
+        impl ::kiln_dsl::private::Slot for #name {
+            type Kind = ::kiln_dsl::private::ByReference;
+            type Fields<R: ::kiln_dsl::private::Rail> = #refs<R>;
+            fn fields<R: ::kiln_dsl::private::Rail>(path: ::kiln_dsl::private::Path) -> #refs<R> {
+                #refs { #(#names: #field::refer(path.member(#members)),)* }
+            }
+        }
+        // A block's fields are read on the device only.
+        #[allow(dead_code)]
+        const _: fn(&#name) = |block| {
+            let _ = (#(&block.#names,)*);
+        };
+    })
+}

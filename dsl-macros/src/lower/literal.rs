@@ -1,0 +1,69 @@
+//! Literals: an unsuffixed one takes its type from the context, as in Rust.
+
+use proc_macro2::{Literal, Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::{Lit, LitFloat, LitInt};
+
+use super::{Lower, call, trait_call};
+
+impl Lower {
+    pub(super) fn literal(&mut self, lit: &Lit, minus: bool) -> TokenStream {
+        match lit {
+            Lit::Int(i) if matches!(i.suffix(), "f32" | "f16") => match i.base10_parse::<u64>() {
+                #[expect(clippy::cast_precision_loss, reason = "a float literal rounds")]
+                Ok(n) => float(i.span(), i.suffix(), if minus { -(n as f64) } else { n as f64 }),
+                Err(e) => self.bad(i.span(), e),
+            },
+            Lit::Int(i) => self.int(i, minus),
+            Lit::Float(f) => self.float(f, minus),
+            Lit::Bool(b) if !minus => trait_call(b.span(), "Read", "read", quote_spanned!(b.span()=> &#b)),
+            other => self.bad(other.span(), "a kernel's literals are integers, floats, `true` and `false`"),
+        }
+    }
+
+    fn int(&mut self, i: &LitInt, minus: bool) -> TokenStream {
+        let ty = match i.suffix() {
+            "" => "",
+            known @ ("i32" | "u32" | "i16" | "u16" | "i8" | "u8") => known,
+            other => {
+                return self.bad(i.span(), format!("a kernel has no `{other}`; integers have up to 32 bits"));
+            }
+        };
+        match i.base10_parse::<i64>() {
+            Ok(n) => int_of(i.span(), ty, if minus { -n } else { n }),
+            Err(_) => self.bad(i.span(), "this does not fit any integer of a kernel"),
+        }
+    }
+
+    fn float(&mut self, f: &LitFloat, minus: bool) -> TokenStream {
+        match f.suffix() {
+            "" | "f32" | "f16" => {}
+            other => return self.bad(f.span(), format!("a kernel has no `{other}`; floats are f32 and f16")),
+        }
+        match f.base10_parse::<f64>() {
+            Ok(n) => float(f.span(), f.suffix(), if minus { -n } else { n }),
+            Err(e) => self.bad(f.span(), e),
+        }
+    }
+}
+
+/// An integer literal of a type, or of the type the context asks for.
+pub(super) fn int_of(span: Span, ty: &str, n: i64) -> TokenStream {
+    let mut value = Literal::i64_suffixed(n);
+    value.set_span(span);
+    of_type(span, "lit_int", ty, &value)
+}
+
+fn float(span: Span, ty: &str, n: f64) -> TokenStream {
+    let mut value = Literal::f64_suffixed(n);
+    value.set_span(span);
+    of_type(span, "lit_float", ty, &value)
+}
+
+fn of_type(span: Span, function: &str, ty: &str, value: &Literal) -> TokenStream {
+    if ty.is_empty() {
+        return call(span, function, quote!(#value));
+    }
+    let (function, ty) = (proc_macro2::Ident::new(function, span), proc_macro2::Ident::new(ty, span));
+    quote_spanned!(span=> ::kiln_dsl::private::#function::<::kiln_dsl::private::#ty>(#value))
+}

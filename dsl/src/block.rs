@@ -1,0 +1,288 @@
+//! Buffer elements and blocks: their layout, and references to them. A reference is a path; nothing is copied.
+
+use std::marker::PhantomData;
+
+use half::f16;
+use kiln_abi::{DType, Location, spirv::Op};
+use kiln_spirv_emit::ir::{Member, Operand, Type, TypeId, ValueId};
+
+use crate::{
+    place::{
+        At, ByReference, Path, Place, PlaceArray, Rail, ReadOnly, ReadWrite, Slot, Workgroup, check_index,
+        host_length,
+    },
+    session::{Stage, with},
+    value::{Ex, Num, Read, Scalar, Value, Vec2, Vec3, Vec4},
+};
+
+/// Bytes a type takes in a buffer, and the multiple of bytes it starts at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Size.
+    pub bytes: u32,
+    /// Alignment.
+    pub align: u32,
+}
+
+impl Extent {
+    /// A scalar or vector, by the std430 rules.
+    pub const fn of(dtype: DType, lanes: u32) -> Self {
+        Extent { bytes: dtype.bytes() * lanes, align: dtype.bytes() * lanes.next_power_of_two() }
+    }
+
+    /// Bytes from one element of an array to the next.
+    pub const fn stride(self) -> u32 {
+        self.bytes.next_multiple_of(self.align)
+    }
+
+    /// `len` of them in a row.
+    pub const fn times(self, len: u32) -> Self {
+        Extent { bytes: self.stride() * len, align: self.align }
+    }
+}
+
+/// The offset of each member and the extent of the struct they make.
+pub const fn offsets<const N: usize>(members: [Extent; N]) -> ([u32; N], Extent) {
+    let (mut offsets, mut end, mut align, mut i) = ([0; N], 0u32, 1u32, 0);
+    while i < N {
+        let m = members[i];
+        offsets[i] = end.next_multiple_of(m.align);
+        end = offsets[i] + m.bytes;
+        if m.align > align {
+            align = m.align;
+        }
+        i += 1;
+    }
+    (offsets, Extent { bytes: end.next_multiple_of(align), align })
+}
+
+/// Where a type is laid out: buffers have offsets and strides, workgroup memory has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// A storage buffer.
+    Buffer,
+    /// Workgroup memory.
+    Workgroup,
+}
+
+/// What a buffer or workgroup memory can hold: numbers, vectors of numbers, blocks.
+#[diagnostic::on_unimplemented(
+    message = "a buffer cannot hold `{Self}`",
+    label = "a buffer's element is a number, a Vec2, Vec3, Vec4 or a `#[derive(Block)]` struct"
+)]
+pub trait Elem: Slot {
+    /// Bytes from one element to the next.
+    const BYTES: u32;
+    /// The type in memory.
+    fn ty(stage: &mut Types<'_>, memory: Memory) -> TypeId;
+    /// The name for the layout record.
+    fn name() -> String;
+}
+
+/// The type table of the kernel being staged.
+pub struct Types<'a>(&'a mut Stage);
+
+impl Types<'_> {
+    /// A scalar or vector.
+    pub fn value<T: Value>(&mut self) -> TypeId {
+        T::shape().ty(self.0)
+    }
+
+    /// A block's struct.
+    pub fn block(&mut self, name: &str, memory: Memory, members: &[(&str, TypeId, u32)]) -> TypeId {
+        let members = members.iter().map(|&(name, ty, offset)| Member {
+            name: name.to_owned(),
+            ty,
+            offset: (memory == Memory::Buffer).then_some(offset),
+        });
+        let members = members.collect();
+        self.0.b.ty(Type::Struct { name: name.to_owned(), members, block: false })
+    }
+}
+
+macro_rules! scalar_elems {
+    ($($t:ty)*) => { $(
+        impl Elem for $t {
+            const BYTES: u32 = <$t as BlockField>::EXTENT.stride();
+            fn ty(types: &mut Types<'_>, _: Memory) -> TypeId { types.value::<$t>() }
+            fn name() -> String { <$t as Value>::shape().name() }
+        }
+        impl BlockField for $t {
+            type Ref<R: Rail> = Place<$t, R>;
+            const EXTENT: Extent = Extent::of(<$t as Scalar>::DTYPE, 1);
+            fn refer<R: Rail>(path: Path) -> Place<$t, R> { Place::new(path) }
+            fn ty(types: &mut Types<'_>, _: Memory) -> TypeId { types.value::<$t>() }
+        }
+    )* };
+}
+scalar_elems! { f32 f16 i32 u32 i16 u16 i8 u8 }
+
+macro_rules! vector_elems {
+    ($($v:ident $n:literal)*) => { $(
+        impl<T: Num> Elem for $v<T> {
+            const BYTES: u32 = <$v<T> as BlockField>::EXTENT.stride();
+            fn ty(types: &mut Types<'_>, _: Memory) -> TypeId { types.value::<$v<T>>() }
+            fn name() -> String { <$v<T> as Value>::shape().name() }
+        }
+        impl<T: Num> BlockField for $v<T> {
+            type Ref<R: Rail> = Place<$v<T>, R>;
+            const EXTENT: Extent = Extent::of(T::DTYPE, $n);
+            fn refer<R: Rail>(path: Path) -> Place<$v<T>, R> { Place::new(path) }
+            fn ty(types: &mut Types<'_>, _: Memory) -> TypeId { types.value::<$v<T>>() }
+        }
+    )* };
+}
+vector_elems! { Vec2 2 Vec3 3 Vec4 4 }
+
+/// What a block's field can be: a number, a vector, an array of numbers.
+#[diagnostic::on_unimplemented(
+    message = "a block cannot have a field of type `{Self}`",
+    label = "a field is a number, a Vec2, Vec3, Vec4 or an array of numbers"
+)]
+pub trait BlockField: Sized + 'static {
+    /// What naming the field gives.
+    type Ref<R: Rail>;
+    /// Size and alignment.
+    const EXTENT: Extent;
+    /// The reference behind a path.
+    fn refer<R: Rail>(path: Path) -> Self::Ref<R>;
+    /// The type in memory.
+    fn ty(types: &mut Types<'_>, memory: Memory) -> TypeId;
+}
+
+impl<T: Num + BlockField, const N: usize> BlockField for [T; N] {
+    type Ref<R: Rail> = PlaceArray<T, R>;
+    const EXTENT: Extent = T::EXTENT.times(length(N));
+    fn refer<R: Rail>(path: Path) -> PlaceArray<T, R> {
+        PlaceArray::new(path, length(N))
+    }
+    fn ty(types: &mut Types<'_>, memory: Memory) -> TypeId {
+        let elem = types.value::<T>();
+        let stride = (memory == Memory::Buffer).then_some(T::EXTENT.stride());
+        types.0.b.ty(Type::Array { elem, len: length(N), stride })
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "asserted to fit")]
+const fn length(n: usize) -> u32 {
+    assert!(n > 0 && n <= u32::MAX as usize, "a block's array holds 1 to 4 Gi elements");
+    n as u32
+}
+
+/// A block of a quantized tensor as it lies in a buffer; `#[derive(Block)]` writes this.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a block",
+    label = "declare it as a struct with `#[derive(Block)]`"
+)]
+pub trait Block: Elem + Slot<Kind = ByReference> {}
+
+/// A reference to a block: `b.d` is its field `d`.
+pub type BlockRef<B, R> = Place<B, R>;
+
+/// A buffer that the kernel reads: `&Buf<T>` in its signature.
+pub struct Buf<T> {
+    base: ValueId,
+    of: PhantomData<fn() -> T>,
+}
+
+/// A buffer that the kernel may write: `&BufMut<T>` in its signature.
+pub struct BufMut<T> {
+    base: ValueId,
+    of: PhantomData<fn() -> T>,
+}
+
+macro_rules! buffers {
+    ($($buf:ident $rail:ident $writable:literal)*) => { $(
+        impl<T: Elem> $buf<T> {
+            /// Declares the buffer of a kernel's parameter.
+            #[track_caller]
+            pub fn declare(name: &str, binding: u32) -> Self {
+                let at = Location::caller();
+                let base = with(|s| {
+                    let elem = T::ty(&mut Types(s), Memory::Buffer);
+                    declare(s, name, binding, (elem, T::name(), T::BYTES), $writable, at)
+                });
+                $buf { base, of: PhantomData }
+            }
+
+            /// How many elements the bound range holds.
+            #[track_caller]
+            pub fn len(&self) -> Ex<u32> {
+                Ex::new(array_length(self.base, Location::caller()))
+            }
+        }
+
+        impl<T: Elem> At for $buf<T> {
+            type Out = Place<T, $rail>;
+            #[track_caller]
+            fn at(&self, index: Ex<u32>) -> Place<T, $rail> {
+                Place::new(Path::new(self.base).member(0).step(index.id))
+            }
+        }
+
+        impl<'a, T> Read for &'a $buf<T> {
+            type Out = &'a $buf<T>;
+            fn read(&self) -> &'a $buf<T> {
+                self
+            }
+        }
+    )* };
+}
+buffers! { Buf ReadOnly false BufMut ReadWrite true }
+
+fn declare(
+    s: &mut Stage,
+    name: &str,
+    binding: u32,
+    (elem, elem_name, stride): (TypeId, String, u32),
+    writable: bool,
+    at: Location,
+) -> ValueId {
+    let kind = kiln_spirv_emit::ir::GlobalKind::Buffer { binding, elem, elem_name, writable };
+    s.b.buffer(name, elem, stride, kind, at)
+}
+
+fn array_length(base: ValueId, at: Location) -> ValueId {
+    with(|s| {
+        let ty = s.b.scalar(DType::U32);
+        s.b.inst(Op::ArrayLength, ty, vec![Operand::Value(base), Operand::Lit(0)], at)
+    })
+}
+
+/// Workgroup memory: an array that all invocations of a workgroup share. Its content is undefined at first.
+pub struct Shared<T> {
+    base: ValueId,
+    len: u32,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Elem> Shared<T> {
+    /// An array of `len` elements; `len` is known while staging.
+    #[track_caller]
+    pub fn new(len: impl Read<Out = Ex<u32>>) -> Self {
+        let at = Location::caller();
+        let len = host_length(len.read(), at);
+        let base = with(|s| {
+            let elem = T::ty(&mut Types(s), Memory::Workgroup);
+            let ty = s.b.ty(Type::Array { elem, len, stride: None });
+            s.b.workgroup("shared", ty, at)
+        });
+        Shared { base, len, of: PhantomData }
+    }
+}
+
+impl<T: Elem> At for Shared<T> {
+    type Out = Place<T, Workgroup>;
+    #[track_caller]
+    fn at(&self, index: Ex<u32>) -> Self::Out {
+        check_index(index.id, self.len, Location::caller());
+        Place::new(Path::new(self.base).step(index.id))
+    }
+}
+
+impl<'a, T> Read for &'a Shared<T> {
+    type Out = &'a Shared<T>;
+    fn read(&self) -> &'a Shared<T> {
+        self
+    }
+}

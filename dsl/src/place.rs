@@ -1,0 +1,368 @@
+//! Places: what can be read, written and indexed. A place holds a path; nothing is loaded until it is read.
+
+use std::{marker::PhantomData, ops::Deref};
+
+use kiln_abi::Location;
+use kiln_spirv_emit::ir::{Const, Type, ValueId};
+
+use crate::{
+    session::{Stage, with},
+    value::{Ex, Num, Read, Scalar, Value, Vec2, Vec3, Vec4},
+};
+
+/// Where a place lies.
+pub trait Rail: 'static {}
+/// A place that stores may reach.
+#[diagnostic::on_unimplemented(
+    message = "this place is read-only",
+    label = "nothing can be stored here",
+    note = "a kernel stores to `&BufMut<T>`, to workgroup memory and to `let mut` variables"
+)]
+pub trait Writable: Rail {}
+
+/// A buffer that the kernel only reads.
+pub struct ReadOnly;
+/// A buffer that the kernel may write.
+pub struct ReadWrite;
+/// Workgroup memory.
+pub struct Workgroup;
+/// A variable of the invocation.
+pub struct Local;
+
+impl Rail for ReadOnly {}
+impl Rail for ReadWrite {}
+impl Rail for Workgroup {}
+impl Rail for Local {}
+impl Writable for ReadWrite {}
+impl Writable for Workgroup {}
+impl Writable for Local {}
+
+/// Buffer, element, member, array element, component.
+const MAX_STEPS: usize = 5;
+
+/// A pointer and the steps below it that are not taken yet.
+#[derive(Clone, Copy)]
+pub struct Path {
+    base: ValueId,
+    steps: [ValueId; MAX_STEPS],
+    n: usize,
+}
+
+impl Path {
+    pub(crate) fn new(base: ValueId) -> Self {
+        Path { base, steps: [base; MAX_STEPS], n: 0 }
+    }
+
+    pub(crate) fn step(mut self, index: ValueId) -> Self {
+        if let Some(step) = self.steps.get_mut(self.n) {
+            *step = index;
+            self.n += 1;
+        }
+        self
+    }
+
+    /// The member `index` of a struct.
+    pub fn member(self, index: u32) -> Self {
+        self.step(with(|s| s.u32_const(index)))
+    }
+
+    fn pointer(&self, s: &mut Stage, at: Location) -> ValueId {
+        match self.n {
+            0 => self.base,
+            n => s.b.access_chain(self.base, &self.steps[..n], at),
+        }
+    }
+
+    /// Takes all steps now, so that later uses share one pointer.
+    pub(crate) fn pin(&self, at: Location) -> Self {
+        Path::new(with(|s| self.pointer(s, at)))
+    }
+
+    pub(crate) fn load(&self, at: Location) -> ValueId {
+        with(|s| {
+            let pointer = self.pointer(s, at);
+            s.b.load(pointer, at)
+        })
+    }
+
+    pub(crate) fn store(&self, value: ValueId, at: Location) {
+        with(|s| {
+            let pointer = self.pointer(s, at);
+            s.b.store(pointer, value, at);
+        });
+    }
+}
+
+/// What a place can hold.
+pub trait Slot: Sized + 'static {
+    /// [`ByValue`] or [`ByReference`].
+    type Kind;
+    /// What field access on a place finds.
+    type Fields<R: Rail>: Copy;
+    /// The fields of a place.
+    fn fields<R: Rail>(path: Path) -> Self::Fields<R>;
+}
+
+/// The kind of what is read as a whole: values.
+pub struct ByValue;
+/// The kind of what is read field by field: blocks.
+pub struct ByReference;
+
+/// A place that holds a `T`. Of a block it is a reference: `b.d` is the place of its field `d`.
+pub struct Place<T: Slot, R: Rail> {
+    path: Path,
+    fields: T::Fields<R>,
+}
+
+impl<T: Slot, R: Rail> Clone for Place<T, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Slot, R: Rail> Copy for Place<T, R> {}
+
+impl<T: Slot, R: Rail> Place<T, R> {
+    /// The place at the end of a path.
+    pub fn new(path: Path) -> Self {
+        Place { path, fields: T::fields(path) }
+    }
+}
+
+impl<T: Slot, R: Rail> Deref for Place<T, R> {
+    type Target = T::Fields<R>;
+    fn deref(&self) -> &T::Fields<R> {
+        &self.fields
+    }
+}
+
+impl<T: Value, R: Rail> Read for Place<T, R> {
+    type Out = Ex<T>;
+    #[track_caller]
+    fn read(&self) -> Ex<T> {
+        Ex::new(self.path.load(Location::caller()))
+    }
+}
+
+/// What a reference to a place gives in value position.
+pub trait ReadReference<'a, T: Slot, R: Rail> {
+    /// The value, or the reference itself.
+    type Out;
+    /// Reads it.
+    #[track_caller]
+    fn read_reference(place: &'a Place<T, R>) -> Self::Out;
+}
+
+impl<'a, T: Value, R: Rail> ReadReference<'a, T, R> for ByValue {
+    type Out = Ex<T>;
+    #[track_caller]
+    fn read_reference(place: &'a Place<T, R>) -> Ex<T> {
+        place.read()
+    }
+}
+
+impl<'a, T: Slot<Kind = ByReference>, R: Rail> ReadReference<'a, T, R> for ByReference {
+    type Out = &'a Place<T, R>;
+    fn read_reference(place: &'a Place<T, R>) -> &'a Place<T, R> {
+        place
+    }
+}
+
+impl<'a, T: Slot, R: Rail> Read for &'a Place<T, R>
+where
+    T::Kind: ReadReference<'a, T, R>,
+{
+    type Out = <T::Kind as ReadReference<'a, T, R>>::Out;
+    #[track_caller]
+    fn read(&self) -> Self::Out {
+        <T::Kind as ReadReference<'a, T, R>>::read_reference(self)
+    }
+}
+
+/// What stands left of `=`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be assigned to",
+    label = "not a variable, a writable buffer's element or workgroup memory",
+    note = "a variable that changes is declared `let mut`"
+)]
+pub trait Write: Sized {
+    /// The type of the value.
+    type T: Value;
+    /// The same place, its indices evaluated.
+    #[track_caller]
+    fn pin(&self) -> Self;
+    /// Stores a value.
+    #[track_caller]
+    fn write(&self, value: Ex<Self::T>);
+}
+
+impl<T: Value, R: Writable> Write for Place<T, R> {
+    type T = T;
+    #[track_caller]
+    fn pin(&self) -> Self {
+        Place::new(self.path.pin(Location::caller()))
+    }
+    #[track_caller]
+    fn write(&self, value: Ex<T>) {
+        self.path.store(value.id, Location::caller());
+    }
+}
+
+/// A `let mut`.
+#[track_caller]
+pub fn var<T: Value>(value: Ex<T>) -> Place<T, Local> {
+    let at = Location::caller();
+    Place::new(Path::new(with(|s| {
+        let ty = s.b.type_of(value.id);
+        let pointer = s.b.local(ty, at);
+        s.b.store(pointer, value.id, at);
+        pointer
+    })))
+}
+
+/// What `place[index]` indexes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be indexed",
+    label = "buffers, workgroup memory, arrays and vectors are indexed",
+    note = "a host table is indexed on the host: `comptime!(TABLE[i])`"
+)]
+pub trait At {
+    /// The element's place.
+    type Out;
+    /// The element `index`.
+    #[track_caller]
+    fn at(&self, index: Ex<u32>) -> Self::Out;
+}
+
+impl<X: At> At for &X {
+    type Out = X::Out;
+    #[track_caller]
+    fn at(&self, index: Ex<u32>) -> X::Out {
+        (**self).at(index)
+    }
+}
+
+/// A fixed array of scalars in a block, in workgroup memory or in a variable.
+pub struct PlaceArray<T, R> {
+    path: Path,
+    len: u32,
+    of: PhantomData<fn() -> (T, R)>,
+}
+
+impl<T, R> Clone for PlaceArray<T, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, R> Copy for PlaceArray<T, R> {}
+
+impl<T, R> PlaceArray<T, R> {
+    pub(crate) fn new(path: Path, len: u32) -> Self {
+        PlaceArray { path, len, of: PhantomData }
+    }
+}
+
+impl<T: Value, R: Rail> At for PlaceArray<T, R> {
+    type Out = Place<T, R>;
+    #[track_caller]
+    fn at(&self, index: Ex<u32>) -> Place<T, R> {
+        check_index(index.id, self.len, Location::caller());
+        Place::new(self.path.step(index.id))
+    }
+}
+
+/// An index that is known while staging has to be in range.
+pub(crate) fn check_index(index: ValueId, len: u32, at: Location) {
+    with(|s| {
+        if let Some(&Const::Scalar { bits, .. }) = s.b.as_const(index)
+            && bits >= len
+        {
+            s.b.error("E101", format!("index {bits} is out of range: there are {len} elements"), at);
+        }
+    });
+}
+
+/// A local array: `[value; length]`.
+#[track_caller]
+pub fn repeat<T: Value>(value: Ex<T>, len: impl Read<Out = Ex<u32>>) -> PlaceArray<T, Local> {
+    let at = Location::caller();
+    let len = host_length(len.read(), at);
+    local_array(&vec![value; len as usize], at)
+}
+
+/// A local array: `[a, b, c]`.
+#[track_caller]
+pub fn array<T: Value>(values: &[Ex<T>]) -> PlaceArray<T, Local> {
+    local_array(values, Location::caller())
+}
+
+fn local_array<T: Value>(values: &[Ex<T>], at: Location) -> PlaceArray<T, Local> {
+    let len = u32::try_from(values.len()).unwrap_or(u32::MAX);
+    let pointer = with(|s| {
+        let elem = T::shape().ty(s);
+        let ty = s.b.ty(Type::Array { elem, len, stride: None });
+        s.b.local(ty, at)
+    });
+    let place = PlaceArray::new(Path::new(pointer), len);
+    for (i, value) in (0u32..).zip(values) {
+        let index = with(|s| s.u32_const(i));
+        place.path.step(index).store(value.id, at);
+    }
+    place
+}
+
+/// A length that has to be known while staging; 1 beside an error.
+pub(crate) fn host_length(len: Ex<u32>, at: Location) -> u32 {
+    with(|s| match s.b.as_const(len.id) {
+        Some(&Const::Scalar { bits, .. }) if bits > 0 => bits,
+        Some(_) => {
+            s.b.error("E102", "a length is at least 1".to_owned(), at);
+            1
+        }
+        None => {
+            let message =
+                "a length has to be known while the kernel is staged: a literal or a comptime value";
+            s.b.error("E103", message.to_owned(), at);
+            1
+        }
+    })
+}
+
+macro_rules! vector_places {
+    ($($v:ident $n:literal)*) => { $(
+        impl<T: Num, R: Rail> At for Place<$v<T>, R> {
+            type Out = Place<T, R>;
+            #[track_caller]
+            fn at(&self, index: Ex<u32>) -> Place<T, R> {
+                check_index(index.id, $n, Location::caller());
+                Place::new(self.path.step(index.id))
+            }
+        }
+        impl<T: Num> At for Ex<$v<T>> {
+            type Out = Ex<T>;
+            #[track_caller]
+            fn at(&self, index: Ex<u32>) -> Ex<T> {
+                let at = Location::caller();
+                check_index(index.id, $n, at);
+                Ex::new(component(self.id, index.id, <T as Scalar>::DTYPE, at))
+            }
+        }
+    )* };
+}
+vector_places! { Vec2 2 Vec3 3 Vec4 4 }
+
+fn component(vector: ValueId, index: ValueId, dtype: kiln_abi::DType, at: Location) -> ValueId {
+    use kiln_abi::spirv::Op;
+    use kiln_spirv_emit::ir::Operand;
+    with(|s| {
+        let ty = s.b.scalar(dtype);
+        match s.b.as_const(index) {
+            Some(&Const::Scalar { bits, .. }) => {
+                let operands = vec![Operand::Value(vector), Operand::Lit(bits)];
+                s.b.inst(Op::CompositeExtract, ty, operands, at)
+            }
+            _ => s.op(Op::VectorExtractDynamic, ty, &[vector, index], at),
+        }
+    })
+}

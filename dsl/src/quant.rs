@@ -1,0 +1,53 @@
+//! What a quantization format says to a kernel. One body serves every memory: the block is behind a reference.
+
+use kiln_dsl_macros::device;
+
+use crate::{
+    block::{Block, BlockRef},
+    math::vec4,
+    place::Rail,
+    value::Vec4,
+};
+
+/// A format whose rows are blocks of `BLK` elements.
+///
+/// Elements are counted within their block. Where a block is aligned to two bytes only, read it by `u16` and shift:
+/// picking single bytes costs more than the arithmetic around it.
+#[device]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a quantization format",
+    label = "a format implements `QuantFormat` in its own file"
+)]
+pub trait QuantFormat: 'static {
+    /// The block as it lies in a buffer.
+    type Block: Block;
+    /// Elements per block.
+    const BLK: u32;
+
+    /// The element `at` (less than `BLK`).
+    fn decode<R: Rail>(b: &BlockRef<Self::Block, R>, at: u32) -> f32;
+
+    /// The elements `at` to `at + 3`; `at` is a multiple of four. It equals four calls of [`QuantFormat::decode`].
+    fn decode4<R: Rail>(b: &BlockRef<Self::Block, R>, at: u32) -> Vec4<f32> {
+        vec4(Self::decode(b, at), Self::decode(b, at + 1), Self::decode(b, at + 2), Self::decode(b, at + 3))
+    }
+}
+
+/// A format that an integer dot product can use: an element is `scale * q + offset` with an 8-bit `q`.
+///
+/// Elements come in groups of `GROUP` with one scale and one offset; `q` is signed.
+#[device]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no packed integer lanes",
+    label = "implement `PackedFormat` for formats whose elements are scale * q + offset"
+)]
+pub trait PackedFormat: QuantFormat {
+    /// Elements that share a scale and an offset; a multiple of four.
+    const GROUP: u32;
+
+    /// Scale and offset of the group `group` of the block.
+    fn scale_offset<R: Rail>(b: &BlockRef<Self::Block, R>, group: u32) -> (f32, f32);
+
+    /// The `q` of the elements `at` to `at + 3` as signed bytes, the first lowest; `at` is a multiple of four.
+    fn lanes<R: Rail>(b: &BlockRef<Self::Block, R>, at: u32) -> u32;
+}
