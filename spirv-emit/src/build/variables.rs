@@ -1,0 +1,100 @@
+//! Buffers, push constants, workgroup memory, builtins, locals.
+
+use kiln_abi::{
+    DType, Location,
+    spirv::{BuiltIn, Op, StorageClass},
+};
+
+use super::{Builder, index};
+use crate::ir::{
+    Global, GlobalKind, Inst, Member, Operand, RegionId, Type, TypeId, Value, ValueId, ValueKind,
+};
+
+impl Builder {
+    /// Declares a storage buffer of `elem`s; returns the pointer to its block, whose member 0 is the array.
+    pub fn buffer(
+        &mut self,
+        name: &str,
+        elem: TypeId,
+        stride: u32,
+        kind: GlobalKind,
+        at: Location,
+    ) -> ValueId {
+        let array = self.ty(Type::RuntimeArray { elem, stride });
+        let member = Member { name: "elems".to_owned(), ty: array, offset: Some(0) };
+        let block = self.ty(Type::Struct { name: name.to_owned(), members: vec![member], block: true });
+        self.global(name, StorageClass::StorageBuffer, block, kind, at)
+    }
+
+    /// Declares the push-constant block; returns the pointer to its struct.
+    pub fn push_block(&mut self, name: &str, block: TypeId, at: Location) -> ValueId {
+        self.global(name, StorageClass::PushConstant, block, GlobalKind::Push { block }, at)
+    }
+
+    /// Declares workgroup memory of type `ty`; returns its pointer.
+    pub fn workgroup(&mut self, name: &str, ty: TypeId, at: Location) -> ValueId {
+        self.global(name, StorageClass::Workgroup, ty, GlobalKind::Workgroup, at)
+    }
+
+    /// The value of a builtin, loaded once at the top of the kernel.
+    pub fn builtin(&mut self, builtin: BuiltIn, at: Location) -> ValueId {
+        if let Some(&value) = self.builtins.get(&builtin) {
+            return value;
+        }
+        let ty = match builtin {
+            BuiltIn::NumWorkgroups
+            | BuiltIn::WorkgroupId
+            | BuiltIn::LocalInvocationId
+            | BuiltIn::GlobalInvocationId => Type::Vector { elem: DType::U32, n: 3 },
+            BuiltIn::LocalInvocationIndex
+            | BuiltIn::SubgroupSize
+            | BuiltIn::NumSubgroups
+            | BuiltIn::SubgroupId
+            | BuiltIn::SubgroupLocalInvocationId => Type::Scalar(DType::U32),
+        };
+        let ty = self.ty(ty);
+        let kind = GlobalKind::BuiltIn(builtin);
+        let pointer = self.global(builtin.name(), StorageClass::Input, ty, kind, at);
+        let value = self.value(ty, ValueKind::Inst, Some(RegionId(0)), at);
+        let operands = vec![Operand::Value(pointer)];
+        let load = Inst { op: Op::Load, result: Some(value), operands, no_contraction: false, at };
+        self.module.entry.prologue.push(load);
+        self.builtins.insert(builtin, value);
+        value
+    }
+
+    /// Declares a local variable of type `ty`; returns its pointer.
+    pub fn local(&mut self, ty: TypeId, at: Location) -> ValueId {
+        let pointer = self.ty(Type::Pointer { class: StorageClass::Function, pointee: ty });
+        let kind = ValueKind::Local(self.module.entry.locals.len());
+        let value = self.value(pointer, kind, None, at);
+        self.module.entry.locals.push(value);
+        value
+    }
+
+    fn global(
+        &mut self,
+        name: &str,
+        class: StorageClass,
+        ty: TypeId,
+        kind: GlobalKind,
+        at: Location,
+    ) -> ValueId {
+        let pointer = self.ty(Type::Pointer { class, pointee: ty });
+        let value = self.value(pointer, ValueKind::Global(self.module.globals.len()), None, at);
+        self.module.globals.push(Global { name: name.to_owned(), kind, value, class, at });
+        value
+    }
+
+    pub(super) fn value(
+        &mut self,
+        ty: TypeId,
+        kind: ValueKind,
+        region: Option<RegionId>,
+        at: Location,
+    ) -> ValueId {
+        let id = ValueId(index(self.module.values.len()));
+        self.module.values.push(Value { ty, kind, region, at });
+        id
+    }
+}
