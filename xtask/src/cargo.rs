@@ -1,8 +1,11 @@
-//! Running cargo, and adding up what its test binaries report.
+//! Running cargo, and adding up what test binaries report.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+
+use serde_json::Value;
 
 use crate::process::{self, Result};
 
@@ -58,16 +61,40 @@ pub(crate) fn run(args: &[&str], env: &[(&str, &str)]) -> Result<()> {
     process::run(command(args).envs(env.iter().copied()))
 }
 
-/// Runs `cargo test ARGS`, passing its output through, and adds up the closing lines. The result is an error when cargo
-/// fails, whatever the counts say: a binary that crashes reports none.
+/// Builds the workspace; returns the seconds that compiling the library of `package` took, if it was not built before.
+pub(crate) fn build_timed(package: &str) -> Result<Option<f64>> {
+    run(&["build", "--workspace", "--all-targets", "--timings"], &[])?;
+    let metadata = process::capture(&mut command(&["metadata", "--no-deps", "--format-version=1"]))?;
+    let metadata: Value = serde_json::from_str(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;
+    let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?;
+    let report = PathBuf::from(target).join("cargo-timings/cargo-timing.html");
+    let page = std::fs::read_to_string(&report).map_err(|e| format!("{}: {e}", report.display()))?;
+    library_seconds(&page, package).map_err(|why| format!("{}: {why}", report.display()))
+}
+
+/// Reads cargo's timing page: its list of compiled units, where a library's target is the empty string.
+fn library_seconds(page: &str, package: &str) -> Result<Option<f64>> {
+    let (_, after) = page.split_once("const UNIT_DATA = ").ok_or("expected a list of units, found none")?;
+    let mut values = serde_json::Deserializer::from_str(after).into_iter::<Value>();
+    let units = values.next().ok_or("expected a list of units, found none")?.map_err(|e| e.to_string())?;
+    let units = units.as_array().ok_or("expected a list of units")?;
+    let library = units.iter().find(|unit| unit["name"] == package && unit["target"] == "");
+    library.map(|unit| unit["duration"].as_f64().ok_or("a unit has no duration".to_string())).transpose()
+}
+
+/// Runs `cargo test ARGS` and adds up its closing lines.
 pub(crate) fn test(args: &[&str], env: &[(&str, OsString)]) -> (Counts, Result<()>) {
     let mut cargo = command(&["test", "--no-fail-fast"]);
-    cargo.args(args).envs(env.iter().map(|(name, value)| (*name, value)));
-    cargo.stdout(Stdio::piped());
-    let shown = format!("cargo test --no-fail-fast {}", args.join(" "));
+    count(cargo.args(args).envs(env.iter().map(|(name, value)| (*name, value))))
+}
+
+/// Shows and runs a command that prints test results, passing its output through. The result is an error when the
+/// command fails, whatever the counts say: a binary that crashes reports none.
+fn count(command: &mut Command) -> (Counts, Result<()>) {
+    let shown = process::line(command);
     eprintln!("$ {shown}");
     let mut counts = Counts::default();
-    let mut child = match cargo.spawn() {
+    let mut child = match command.stdout(Stdio::piped()).spawn() {
         Ok(child) => child,
         Err(e) => return (counts, Err(format!("`{shown}` failed: {e}"))),
     };
@@ -88,9 +115,68 @@ pub(crate) fn test(args: &[&str], env: &[(&str, OsString)]) -> (Counts, Result<(
     (counts, ended)
 }
 
+/// A compiled test binary of the workspace.
+pub(crate) struct Binary {
+    pub(crate) package: String,
+    /// The library's, program's or integration test's name.
+    pub(crate) target: String,
+    dir: PathBuf,
+    path: PathBuf,
+}
+
+/// Compiles every test binary of the workspace. Selecting packages here would give their dependencies other features
+/// and compile them again, so stages choose among the binaries instead.
+pub(crate) fn binaries() -> Result<Vec<Binary>> {
+    let mut cargo = command(&["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
+    let shown = process::line(&cargo);
+    eprintln!("$ {shown}");
+    let output = cargo.stderr(Stdio::inherit()).output().map_err(|e| format!("`{shown}` failed: {e}"))?;
+    if !output.status.success() {
+        return Err(format!("`{shown}` failed: {}", output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(Binary::parse).collect())
+}
+
+impl Binary {
+    /// A line of cargo's messages; `None` for what is no test binary.
+    fn parse(message: &str) -> Option<Binary> {
+        let message: Value = serde_json::from_str(message).ok()?;
+        if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+            return None;
+        }
+        let manifest = PathBuf::from(message["manifest_path"].as_str()?);
+        // `path+file:///…/abi#kiln-abi@0.1.0`
+        let (_, id) = message["package_id"].as_str()?.rsplit_once('#')?;
+        Some(Binary {
+            package: id.split('@').next()?.to_string(),
+            target: message["target"]["name"].as_str()?.to_string(),
+            dir: manifest.parent()?.to_path_buf(),
+            path: message["executable"].as_str()?.into(),
+        })
+    }
+
+    /// Runs it as cargo would, through `launcher` when there is one.
+    pub(crate) fn test(
+        &self,
+        launcher: Option<&std::path::Path>,
+        env: &[(&str, OsString)],
+    ) -> (Counts, Result<()>) {
+        println!("\n     Running {} {}", self.package, self.target);
+        let mut command = Command::new(launcher.unwrap_or(&self.path));
+        if launcher.is_some() {
+            command.arg(&self.path);
+        }
+        command
+            .current_dir(&self.dir)
+            .env("CARGO_MANIFEST_DIR", &self.dir)
+            .env("CARGO_PKG_NAME", &self.package);
+        count(command.envs(env.iter().map(|(name, value)| (*name, value))))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Counts;
+    use super::{Binary, Counts, library_seconds};
 
     #[test]
     fn closing_lines_are_counted_and_others_are_not() {
@@ -100,5 +186,31 @@ mod tests {
         let bad = "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s";
         assert_eq!(Counts::parse(bad), Some(Counts { passed: 1, failed: 2, ignored: 0 }));
         assert_eq!(Counts::parse("test gguf::reads ... ok"), None);
+    }
+
+    #[test]
+    fn test_binaries_are_told_from_other_artifacts() {
+        let message = |test: bool| {
+            format!(
+                r#"{{"reason":"compiler-artifact","package_id":"path+file:///r/abi#kiln-abi@0.1.0","manifest_path":"/r/abi/Cargo.toml",
+                "target":{{"name":"kiln_abi"}},"profile":{{"test":{test}}},"executable":"/t/kiln_abi-1"}}"#
+            )
+        };
+        let binary = Binary::parse(&message(true)).unwrap();
+        assert_eq!((binary.package.as_str(), binary.target.as_str()), ("kiln-abi", "kiln_abi"));
+        assert!(Binary::parse(&message(false)).is_none());
+        assert!(Binary::parse("Compiling").is_none());
+    }
+
+    #[test]
+    fn the_library_is_found_among_timed_units() {
+        let page = r#"<script>const UNIT_DATA = [
+            {"name": "k", "target": " lib (test)", "duration": 9.5},
+            {"name": "k", "target": "", "duration": 2.5}
+        ];
+        const X = 1;"#;
+        assert_eq!(library_seconds(page, "k"), Ok(Some(2.5)));
+        assert_eq!(library_seconds(page, "j"), Ok(None));
+        assert!(library_seconds("<html>", "k").is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
 /// The command as a person would type it.
-fn line(command: &Command) -> String {
+pub(crate) fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }

@@ -1,5 +1,7 @@
 //! What CI consists of: one row per stage. A new suite is a new row.
 
+use std::path::PathBuf;
+
 use crate::setup::Driver;
 
 /// Stages that share a budget in minutes, on 2 cores from a cold clone.
@@ -61,11 +63,38 @@ pub(crate) const KERNELS_SECONDS: f64 = 60.0;
 /// What a stage does.
 pub(crate) enum Action {
     Setup,
-    /// Times the kernels crate by itself, then builds everything.
+    /// Everything, with the kernels crate's own compile time.
     Build,
     Cargo(&'static [&'static str], &'static [(&'static str, &'static str)]),
-    /// `cargo test` with these arguments.
-    Test(&'static [&'static str], Where),
+    /// The examples in documentation.
+    DocTests,
+    /// Test binaries of these packages.
+    Test(&'static [Pick], Where),
+}
+
+/// Which test binaries a stage runs.
+#[derive(Clone, Copy)]
+pub(crate) enum Pick {
+    /// Those of a package that no stage names one by one.
+    Package(&'static str),
+    /// One target of a package.
+    Target(&'static str, &'static str),
+}
+
+/// Whether a stage with these picks runs the binary.
+pub(crate) fn picks(picks: &[Pick], package: &str, target: &str) -> bool {
+    picks.iter().any(|pick| match *pick {
+        Pick::Target(p, t) => (p, t) == (package, target),
+        Pick::Package(p) => p == package && !is_named(package, target),
+    })
+}
+
+fn is_named(package: &str, target: &str) -> bool {
+    let picks = STAGES.iter().filter_map(|stage| match &stage.action {
+        Action::Test(picks, _) => Some(*picks),
+        _ => None,
+    });
+    picks.flatten().any(|pick| matches!(pick, Pick::Target(p, t) if (*p, *t) == (package, target)))
 }
 
 /// Where test binaries run.
@@ -83,6 +112,14 @@ impl Where {
     pub(crate) fn blocked(self, driver: &Driver) -> Option<&str> {
         match (self, driver) {
             (Where::Lavapipe { .. }, Driver::Missing(why)) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// The program that starts test binaries, if they cannot start by themselves.
+    pub(crate) fn launcher(self, driver: &Driver) -> Option<PathBuf> {
+        match (self, driver) {
+            (Where::Lavapipe { .. }, Driver::Prefix(dir)) => Some(dir.join("run")),
             _ => None,
         }
     }
@@ -106,6 +143,27 @@ const fn stage(name: &'static str, group: Group, action: Action) -> Stage {
     Stage { name, group, action }
 }
 
+const UNIT: &[Pick] = &[
+    Pick::Package("kiln-abi"),
+    Pick::Package("kiln-dsl-macros"),
+    Pick::Package("kiln-dsl"),
+    Pick::Package("kiln-spirv-emit"),
+    Pick::Package("kiln-kernels"),
+    Pick::Package("kiln-engine"),
+    Pick::Package("kiln-xtask"),
+    Pick::Package("kiln-tidy"),
+];
+const GOLDEN: &[Pick] = &[Pick::Package("kiln-golden")];
+const FAIL_CLOSED: &[Pick] = &[Pick::Package("kiln-fail-closed")];
+const INTERPRETER: &[Pick] = &[Pick::Package("kiln-spirv-interp")];
+const RUNTIME: &[Pick] = &[Pick::Package("kiln-runtime")];
+const CONFORMANCE: &[Pick] = &[Pick::Package("kiln-conformance")];
+
+/// Subgroups of 8, 4 and 16.
+const LAVAPIPE_8: Where = Where::Lavapipe { vector_bits: 256 };
+const LAVAPIPE_4: Where = Where::Lavapipe { vector_bits: 128 };
+const LAVAPIPE_16: Where = Where::Lavapipe { vector_bits: 512 };
+
 /// In the order they run.
 pub(crate) const STAGES: &[Stage] = &[
     stage("setup", Group::Setup, Action::Setup),
@@ -113,52 +171,13 @@ pub(crate) const STAGES: &[Stage] = &[
     stage("build", Group::Build, Action::Build),
     stage("clippy", Group::Lints, Action::Cargo(CLIPPY, &[])),
     stage("doc", Group::Lints, Action::Cargo(DOC, DOC_ENV)),
-    stage(
-        "unit",
-        Group::Tests,
-        Action::Test(
-            &[
-                "-p",
-                "kiln-abi",
-                "-p",
-                "kiln-dsl-macros",
-                "-p",
-                "kiln-dsl",
-                "-p",
-                "kiln-spirv-emit",
-                "-p",
-                "kiln-kernels",
-                "-p",
-                "kiln-engine",
-                "-p",
-                "kiln-xtask",
-                "-p",
-                "kiln-tidy",
-            ],
-            Where::Host,
-        ),
-    ),
-    stage("golden", Group::Tests, Action::Test(&["-p", "kiln-golden"], Where::Host)),
-    stage("fail-closed", Group::Tests, Action::Test(&["-p", "kiln-fail-closed"], Where::Host)),
-    stage("interpreter", Group::Interpreter, Action::Test(&["-p", "kiln-spirv-interp"], Where::Host)),
-    stage(
-        "runtime",
-        Group::Lavapipe,
-        Action::Test(&["-p", "kiln-runtime"], Where::Lavapipe { vector_bits: 256 }),
-    ),
-    stage(
-        "conformance-8",
-        Group::Lavapipe,
-        Action::Test(&["-p", "kiln-conformance"], Where::Lavapipe { vector_bits: 256 }),
-    ),
-    stage(
-        "conformance-4",
-        Group::Lavapipe,
-        Action::Test(&["-p", "kiln-conformance"], Where::Lavapipe { vector_bits: 128 }),
-    ),
-    stage(
-        "conformance-16",
-        Group::Lavapipe,
-        Action::Test(&["-p", "kiln-conformance"], Where::Lavapipe { vector_bits: 512 }),
-    ),
+    stage("unit", Group::Tests, Action::Test(UNIT, Where::Host)),
+    stage("doctest", Group::Tests, Action::DocTests),
+    stage("golden", Group::Tests, Action::Test(GOLDEN, Where::Host)),
+    stage("fail-closed", Group::Tests, Action::Test(FAIL_CLOSED, Where::Host)),
+    stage("interpreter", Group::Interpreter, Action::Test(INTERPRETER, Where::Host)),
+    stage("runtime", Group::Lavapipe, Action::Test(RUNTIME, LAVAPIPE_8)),
+    stage("conformance-8", Group::Lavapipe, Action::Test(CONFORMANCE, LAVAPIPE_8)),
+    stage("conformance-4", Group::Lavapipe, Action::Test(CONFORMANCE, LAVAPIPE_4)),
+    stage("conformance-16", Group::Lavapipe, Action::Test(CONFORMANCE, LAVAPIPE_16)),
 ];
