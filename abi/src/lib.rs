@@ -12,6 +12,7 @@
 pub mod caps;
 pub mod device;
 pub mod dtype;
+pub mod geometry;
 pub mod kernel;
 pub mod launch;
 pub mod layout;
@@ -21,6 +22,7 @@ pub mod spirv;
 pub use caps::{DeviceCaps, DeviceKind, Limits};
 pub use device::{BufferId, BufferRange, Device, DeviceError, Dispatch};
 pub use dtype::DType;
+pub use geometry::BlockGeometry;
 pub use kernel::{Kernel, StageError, StageErrors, StagedKernel};
 pub use launch::{BufferRef, LaunchArgs, LaunchError, launch};
 pub use layout::{Access, BindingLayout, Grid, KernelLayout, PushField};

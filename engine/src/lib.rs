@@ -2,6 +2,7 @@
 
 pub mod chat;
 pub mod forward;
+pub mod gguf;
 pub mod graph;
 pub mod models;
 pub mod reference;

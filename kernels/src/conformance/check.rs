@@ -1,0 +1,212 @@
+//! Runs a [`Case`] on a device and compares: values within their bounds, guards and inputs untouched.
+
+use kiln_abi::{
+    BufferId, BufferRange, Device, DeviceError, LaunchError, StagedKernel, launch::launch_staged,
+};
+use thiserror::Error;
+
+use super::{Buffer, Case, Expected};
+
+/// What outputs hold before the launch: a kernel that forgets an element leaves it.
+const SENTINEL: f32 = -999.25;
+/// What lies before and behind every range: an f32 NaN, so that a read past the end spoils the result.
+const POISON: [u8; 4] = 0x7fc0_dead_u32.to_le_bytes();
+/// Guard bytes on each side, at least.
+const GUARD: u64 = 256;
+
+/// Why a case failed.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The launch was refused or the device failed.
+    #[error("{case}: {error}")]
+    Launch {
+        /// The case.
+        case: String,
+        /// The refusal.
+        error: Box<LaunchError>,
+    },
+    /// An output differs.
+    #[error("{case}: output {binding}[{index}] is {found}, expected {expected} ± {bound:e}")]
+    Value {
+        /// The case.
+        case: String,
+        /// The binding.
+        binding: usize,
+        /// The element.
+        index: usize,
+        /// What the kernel wrote.
+        found: f32,
+        /// The reference's value.
+        expected: f64,
+        /// The bound.
+        bound: f64,
+    },
+    /// A byte outside the ranges, or of an input, changed.
+    #[error("{case}: byte {offset} of binding {binding}, {what}, was overwritten")]
+    Overwritten {
+        /// The case.
+        case: String,
+        /// The binding.
+        binding: usize,
+        /// Byte offset within the buffer.
+        offset: usize,
+        /// Which part it belongs to.
+        what: &'static str,
+    },
+    /// A falsified output passed the comparison.
+    #[error("{case}: the comparison of output {binding} accepts a falsified element {index}")]
+    Blind {
+        /// The case.
+        case: String,
+        /// The binding.
+        binding: usize,
+        /// The element that was falsified.
+        index: usize,
+    },
+}
+
+/// What a passed case measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Outputs compared.
+    pub outputs: usize,
+    /// The largest difference as a share of its bound.
+    pub worst: f64,
+}
+
+struct Placed {
+    range: BufferRange,
+    before: Vec<u8>,
+}
+
+/// Runs `case` of `kernel` on `device`.
+///
+/// Every range starts at a nonzero offset between guards of NaNs, every output is filled with a sentinel, and each
+/// comparison is repeated with one falsified element, which it must refuse.
+///
+/// # Errors
+/// The first [`Failure`].
+pub fn check(device: &dyn Device, kernel: &StagedKernel, case: &Case) -> Result<Report, Failure> {
+    let placed = place(device, case).map_err(|e| launch_failure(case, e.into()))?;
+    let result = run(device, kernel, case, &placed);
+    placed.iter().for_each(|p| device.free(p.range.buffer));
+    result
+}
+
+fn run(
+    device: &dyn Device,
+    kernel: &StagedKernel,
+    case: &Case,
+    placed: &[Placed],
+) -> Result<Report, Failure> {
+    let ranges: Vec<_> = placed.iter().map(|p| p.range).collect();
+    launch_staged(device, kernel, &(case.bind)(&ranges)).map_err(|e| launch_failure(case, e))?;
+    let mut report = Report::default();
+    for (binding, (buffer, placed)) in case.buffers.iter().zip(placed).enumerate() {
+        let mut after = vec![0; placed.before.len()];
+        let read = device.read(placed.range.buffer, 0, &mut after);
+        read.map_err(|e| launch_failure(case, e.into()))?;
+        untouched(case, binding, buffer, placed, &after)?;
+        for expected in case.expected.iter().filter(|e| e.binding == binding) {
+            let start = byte_index(placed.range.offset_bytes);
+            let found = floats(&after[start..start + buffer.bytes()]);
+            let worst = compare(case, expected, &found)?;
+            falsified_is_refused(case, expected, found)?;
+            report.outputs += expected.values.len();
+            report.worst = report.worst.max(worst);
+        }
+    }
+    Ok(report)
+}
+
+fn place(device: &dyn Device, case: &Case) -> Result<Vec<Placed>, DeviceError> {
+    let alignment = u64::from(device.caps().limits.binding_offset_alignment.max(4));
+    let offset_bytes = GUARD.next_multiple_of(alignment);
+    case.buffers
+        .iter()
+        .map(|buffer| {
+            let bytes = buffer.bytes() as u64;
+            let total = (offset_bytes + bytes + GUARD).next_multiple_of(4);
+            let mut before: Vec<u8> = POISON.iter().copied().cycle().take(byte_index(total)).collect();
+            let inside = &mut before[byte_index(offset_bytes)..byte_index(offset_bytes + bytes)];
+            match buffer {
+                Buffer::Input(data) => inside.copy_from_slice(data),
+                Buffer::Output(_) => fill(inside, SENTINEL.to_le_bytes()),
+            }
+            let id: BufferId = device.allocate(total, &case.name)?;
+            device.write(id, 0, &before)?;
+            Ok(Placed { range: BufferRange { buffer: id, offset_bytes, bytes }, before })
+        })
+        .collect()
+}
+
+fn untouched(
+    case: &Case,
+    binding: usize,
+    buffer: &Buffer,
+    placed: &Placed,
+    after: &[u8],
+) -> Result<(), Failure> {
+    let start = byte_index(placed.range.offset_bytes);
+    let inside = start..start + buffer.bytes();
+    let is_output = matches!(buffer, Buffer::Output(_));
+    let changed =
+        (0..after.len()).find(|i| after[*i] != placed.before[*i] && !(is_output && inside.contains(i)));
+    match changed {
+        None => Ok(()),
+        Some(offset) => {
+            let what = if inside.contains(&offset) { "an input" } else { "outside its range" };
+            Err(Failure::Overwritten { case: case.name.clone(), binding, offset, what })
+        }
+    }
+}
+
+fn compare(case: &Case, expected: &Expected, found: &[f32]) -> Result<f64, Failure> {
+    let mut worst: f64 = 0.0;
+    for (index, ((&found, &value), &bound)) in
+        found.iter().zip(&expected.values).zip(&expected.bounds).enumerate()
+    {
+        let difference = (f64::from(found) - value).abs();
+        if difference.is_nan() || difference > bound {
+            let (case, binding) = (case.name.clone(), expected.binding);
+            return Err(Failure::Value { case, binding, index, found, expected: value, bound });
+        }
+        if bound > 0.0 {
+            worst = worst.max(difference / bound);
+        }
+    }
+    Ok(worst)
+}
+
+/// The control: the comparison must refuse one element moved by a little more than its bound.
+fn falsified_is_refused(case: &Case, expected: &Expected, mut found: Vec<f32>) -> Result<(), Failure> {
+    let Some(index) = found.len().checked_sub(1).map(|last| last / 2) else { return Ok(()) };
+    let moved = expected.values[index] + 2.0 * expected.bounds[index];
+    let falsified = moved as f32;
+    found[index] = if f64::from(falsified) > expected.values[index] + expected.bounds[index] {
+        falsified
+    } else {
+        falsified.next_up().next_up()
+    };
+    match compare(case, expected, &found) {
+        Err(Failure::Value { .. }) => Ok(()),
+        Ok(_) | Err(_) => Err(Failure::Blind { case: case.name.clone(), binding: expected.binding, index }),
+    }
+}
+
+fn fill(bytes: &mut [u8], pattern: [u8; 4]) {
+    bytes.iter_mut().zip(pattern.iter().cycle()).for_each(|(b, p)| *b = *p);
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|c| f32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect()
+}
+
+fn byte_index(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}
+
+fn launch_failure(case: &Case, error: LaunchError) -> Failure {
+    Failure::Launch { case: case.name.clone(), error: Box::new(error) }
+}

@@ -1,0 +1,15 @@
+//! Launches with known answers, and the comparison every device has to pass.
+//!
+//! A kernel states its [`Case`]s beside its code; a registry row carries them; [`check`] runs one on any
+//! [`Device`](kiln_abi::Device). A format or kernel defined in another crate gets the same suite by being in the
+//! registry.
+
+mod bound;
+mod case;
+mod check;
+mod random;
+
+pub use bound::{F16_ROUNDOFF, F32_ROUNDOFF, gamma};
+pub use case::{Buffer, Case, Expected, f32_bytes};
+pub use check::{Failure, Report, check};
+pub use random::Random;

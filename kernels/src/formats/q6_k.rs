@@ -1,0 +1,43 @@
+//! Q6_K: 256 weights in 16 groups, an 8-bit scale each, 6.5625 bits per weight.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 128 | ql: low four bits |
+//! | 128 | 64 | qh: high two bits |
+//! | 192 | 16 | scales, signed bytes, one for 16 weights |
+//! | 208 | 2 | d, f16 |
+//!
+//! Bits of weight i, with h = i / 128, r = i mod 128, g = r / 32, l = r mod 32: the low nibble is in byte
+//! `64h + l` of ql (`+ 32` for odd g), its high half for g ≥ 2; the high bits are bits 2g, 2g + 1 of byte `32h + l`
+//! of qh.
+//! Value: `d · scale · (q − 32)`, multiplied in this order. Outside reference: gguf 0.19.0 (`gguf.quants.Q6_K`).
+
+use kiln_abi::BlockGeometry;
+
+use super::{Format, f16_at};
+
+/// The format.
+pub struct Q6K;
+
+const QH: usize = 128;
+const SCALES: usize = 192;
+const D: usize = 208;
+const _: () = assert!(D + 2 == Q6K::GEOMETRY.bytes() as usize);
+
+impl Format for Q6K {
+    const ID: u32 = 14;
+    const NAME: &'static str = "Q6_K";
+    const GEOMETRY: BlockGeometry = BlockGeometry::new(256, 210);
+
+    fn dequantize(block: &[u8], out: &mut [f32]) {
+        let d = f16_at(block, D);
+        for (i, out) in out.iter_mut().enumerate() {
+            let (h, g, l) = (i / 128, i % 128 / 32, i % 32);
+            let low = block[64 * h + l + 32 * (g % 2)] >> (4 * (g / 2)) & 15;
+            let high = block[QH + 32 * h + l] >> (2 * g) & 3;
+            let q = f32::from(low | high << 4) - 32.0;
+            let scale = f32::from(block[SCALES + i / 16].cast_signed());
+            *out = d * scale * q;
+        }
+    }
+}

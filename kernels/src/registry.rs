@@ -1,0 +1,133 @@
+//! The registry: a value that lists what this program can do. Everybody else asks it.
+
+use std::collections::BTreeMap;
+
+use kiln_abi::BlockGeometry;
+use thiserror::Error;
+
+use crate::formats::{Bf16, F16, F32, Format, Q4_0, Q4_1, Q6K, Q8_0};
+
+/// One format, its type erased.
+#[derive(Clone, Copy, Debug)]
+pub struct FormatRow {
+    /// ggml's type id.
+    pub id: u32,
+    /// ggml's name.
+    pub name: &'static str,
+    /// Elements and bytes of a block.
+    pub geometry: BlockGeometry,
+    dequantize: fn(&[u8], &mut [f32]),
+}
+
+impl FormatRow {
+    fn of<F: Format>() -> Self {
+        FormatRow { id: F::ID, name: F::NAME, geometry: F::GEOMETRY, dequantize: F::dequantize }
+    }
+
+    /// The values of whole blocks.
+    ///
+    /// # Errors
+    /// `blocks` is not whole blocks, or `out` has not one value for each of their elements.
+    pub fn dequantize(&self, blocks: &[u8], out: &mut [f32]) -> Result<(), DequantizeError> {
+        let (n_bytes, n_elems) = (self.geometry.bytes() as usize, self.geometry.elements() as usize);
+        let n_blocks = blocks.len() / n_bytes;
+        if !blocks.len().is_multiple_of(n_bytes) || out.len() != n_blocks * n_elems {
+            let (bytes, elements) = (blocks.len(), out.len());
+            return Err(DequantizeError { format: self.name, bytes, elements, n_bytes, n_elems });
+        }
+        for (block, out) in blocks.chunks_exact(n_bytes).zip(out.chunks_exact_mut(n_elems)) {
+            (self.dequantize)(block, out);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes and values that do not belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{bytes} bytes of {format} do not hold {elements} values: a block has {n_bytes} bytes and {n_elems} values"
+)]
+pub struct DequantizeError {
+    /// The format.
+    pub format: &'static str,
+    /// Bytes given.
+    pub bytes: usize,
+    /// Values asked for.
+    pub elements: usize,
+    /// Bytes of a block.
+    pub n_bytes: usize,
+    /// Values of a block.
+    pub n_elems: usize,
+}
+
+/// Two formats that claim the same id or name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("format {second} has the {what} of {first}, which is registered already; give it one of its own")]
+pub struct DuplicateFormat {
+    /// `type id` or `name`.
+    pub what: &'static str,
+    /// The one registered first.
+    pub first: &'static str,
+    /// The one refused.
+    pub second: &'static str,
+}
+
+/// Formats by id.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    formats: BTreeMap<u32, FormatRow>,
+}
+
+impl Registry {
+    /// Everything in this crate.
+    pub fn builtin() -> Self {
+        let rows = [
+            FormatRow::of::<F32>(),
+            FormatRow::of::<F16>(),
+            FormatRow::of::<Bf16>(),
+            FormatRow::of::<Q4_0>(),
+            FormatRow::of::<Q4_1>(),
+            FormatRow::of::<Q6K>(),
+            FormatRow::of::<Q8_0>(),
+        ];
+        Registry { formats: rows.into_iter().map(|row| (row.id, row)).collect() }
+    }
+
+    /// This registry and one more format.
+    ///
+    /// # Errors
+    /// The format's id or name is taken.
+    pub fn with<F: Format>(mut self) -> Result<Self, DuplicateFormat> {
+        let row = FormatRow::of::<F>();
+        let taken = self.formats().find_map(|r| match (r.id == row.id, r.name == row.name) {
+            (true, _) => Some(("type id", r.name)),
+            (false, true) => Some(("name", r.name)),
+            (false, false) => None,
+        });
+        if let Some((what, first)) = taken {
+            return Err(DuplicateFormat { what, first, second: row.name });
+        }
+        self.formats.insert(row.id, row);
+        Ok(self)
+    }
+
+    /// The formats, ascending by id.
+    pub fn formats(&self) -> impl Iterator<Item = &FormatRow> {
+        self.formats.values()
+    }
+
+    /// A format by ggml's type id.
+    pub fn format(&self, id: u32) -> Option<&FormatRow> {
+        self.formats.get(&id)
+    }
+
+    /// A format by name.
+    pub fn format_named(&self, name: &str) -> Option<&FormatRow> {
+        self.formats().find(|row| row.name == name)
+    }
+
+    /// The block of a type id.
+    pub fn geometry(&self, id: u32) -> Option<BlockGeometry> {
+        self.format(id).map(|row| row.geometry)
+    }
+}
