@@ -157,6 +157,7 @@ const GOLDEN: &[Pick] = &[Pick::Package("kiln-golden")];
 const FAIL_CLOSED: &[Pick] = &[Pick::Package("kiln-fail-closed")];
 const INTERPRETER: &[Pick] = &[Pick::Package("kiln-spirv-interp")];
 const RUNTIME: &[Pick] = &[Pick::Package("kiln-runtime")];
+const MODELS: &[Pick] = &[Pick::Target("kiln-engine", "smollm2")];
 const CONFORMANCE: &[Pick] = &[Pick::Package("kiln-conformance")];
 
 /// Subgroups of 8, 4 and 16.
@@ -180,4 +181,19 @@ pub(crate) const STAGES: &[Stage] = &[
     stage("conformance-8", Group::Lavapipe, Action::Test(CONFORMANCE, LAVAPIPE_8)),
     stage("conformance-4", Group::Lavapipe, Action::Test(CONFORMANCE, LAVAPIPE_4)),
     stage("conformance-16", Group::Lavapipe, Action::Test(CONFORMANCE, LAVAPIPE_16)),
+    stage("models", Group::Models, Action::Test(MODELS, Where::Host)),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::{MODELS, UNIT, picks};
+
+    #[test]
+    fn a_target_named_by_one_stage_leaves_its_package_in_the_others() {
+        assert!(picks(MODELS, "kiln-engine", "smollm2"));
+        assert!(!picks(UNIT, "kiln-engine", "smollm2"));
+        assert!(picks(UNIT, "kiln-engine", "kiln_engine"));
+        assert!(!picks(MODELS, "kiln-engine", "kiln_engine"));
+        assert!(!picks(UNIT, "kiln-new", "kiln_new"));
+    }
+}
