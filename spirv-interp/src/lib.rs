@@ -1,1 +1,37 @@
-//! Runs SPIR-V words on the CPU and checks them.
+//! Runs SPIR-V words on the CPU and checks everything a driver would let pass.
+//!
+//! `words → decode (Program) → schedule (workgroups, subgroups) → exec (lanes) → Counters or Trap`
+//!
+//! Guards: bounds, uninitialized data, data races, memory-model flags, divergence, integer faults, wrapped addresses,
+//! endless loops; a kernel that passes here does none of it for the inputs given. No option turns a check off.
+//! Never: looks at anything but words and the source map beside them, or at what a kernel is for.
+//!
+//! Reading order: [`device`], `decode`, `program`, `schedule`, `exec`, `race`.
+//!
+//! ```
+//! use kiln_abi::Device;
+//! use kiln_spirv_interp::{InterpOptions, Interpreter};
+//!
+//! let interp = Interpreter::new(InterpOptions { subgroup_size: 16, ..Default::default() });
+//! let buffer = interp.allocate(256, "weights")?;
+//! interp.write(buffer, 0, &[0; 256])?;
+//! # Ok::<(), kiln_abi::DeviceError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod buffers;
+mod counters;
+mod decode;
+pub mod device;
+mod exec;
+mod options;
+mod program;
+mod race;
+mod schedule;
+mod trap;
+
+pub use counters::{Counters, Traffic};
+pub use decode::DecodeError;
+pub use device::Interpreter;
+pub use options::{InterpOptions, ReduceOrder, SUBGROUP_SIZES};
+pub use trap::{Trap, TrapKind};

@@ -1,0 +1,167 @@
+//! Types with their two layouts: bytes where offsets are declared, scalars one after another elsewhere.
+
+use std::collections::HashMap;
+
+use kiln_abi::{DType, spirv::StorageClass};
+
+use super::error::{DecodeError, Decoded};
+
+/// Scalars that one value may have.
+pub(crate) const MAX_VALUE_SCALARS: u32 = 1 << 14;
+/// Scalars that one variable may have.
+const MAX_TYPE_SCALARS: u64 = 1 << 18;
+const MAX_DEPTH: u32 = 16;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Type {
+    Void,
+    Scalar(DType),
+    Vector { elem: u32, dtype: DType, n: u32 },
+    Array { elem: u32, len: u32, stride: Option<u32> },
+    RuntimeArray { elem: u32, stride: Option<u32> },
+    Struct(Vec<Member>),
+    Pointer { class: StorageClass, pointee: u32 },
+    Function { result: u32, params: Vec<u32> },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    pub(crate) ty: u32,
+    pub(crate) offset: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Info {
+    ty: Type,
+    /// Scalars in a value of the type; 0 where it has no value of fixed size.
+    scalars: u32,
+    depth: u32,
+}
+
+/// A module's types by id.
+#[derive(Default)]
+pub(crate) struct Types(HashMap<u32, Info>);
+
+impl Types {
+    pub(crate) fn add(&mut self, word: u32, id: u32, ty: Type) -> Decoded<()> {
+        let mut inner = Vec::new();
+        let scalars: u64 = match &ty {
+            Type::Void | Type::Pointer { .. } | Type::Function { .. } => 0,
+            Type::Scalar(_) => 1,
+            Type::Vector { n, .. } => u64::from(*n),
+            Type::Array { elem, len, .. } => {
+                inner.push(*elem);
+                u64::from(self.scalars(*elem)) * u64::from(*len)
+            }
+            Type::RuntimeArray { elem, .. } => {
+                inner.push(*elem);
+                0
+            }
+            Type::Struct(members) => {
+                inner.extend(members.iter().map(|m| m.ty));
+                members.iter().map(|m| u64::from(self.scalars(m.ty))).sum()
+            }
+        };
+        if scalars > MAX_TYPE_SCALARS {
+            let what = "scalars in one type";
+            return Err(DecodeError::TooLarge { what, found: scalars, allowed: MAX_TYPE_SCALARS });
+        }
+        let depth = 1 + inner.iter().filter_map(|t| self.0.get(t)).map(|t| t.depth).max().unwrap_or(0);
+        if depth > MAX_DEPTH {
+            return Err(DecodeError::Malformed { word, what: "types are nested too deep" });
+        }
+        self.0.insert(id, Info { ty, scalars: scalars as u32, depth });
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, word: u32, id: u32) -> Decoded<&Type> {
+        let found = self.0.get(&id).map(|i| &i.ty);
+        found.ok_or(DecodeError::WrongId { word, id, expected: "a type" })
+    }
+
+    /// Scalars in a value of type `id`.
+    pub(crate) fn scalars(&self, id: u32) -> u32 {
+        self.0.get(&id).map_or(0, |i| i.scalars)
+    }
+
+    /// The scalar type of a scalar, or of a vector's components.
+    pub(crate) fn element(&self, id: u32) -> Option<DType> {
+        match self.0.get(&id).map(|i| &i.ty)? {
+            Type::Scalar(d) | Type::Vector { dtype: d, .. } => Some(*d),
+            _ => None,
+        }
+    }
+
+    /// The scalars of type `id` with their offsets from `at`, in order; `bytes` tells which layout.
+    pub(crate) fn leaves(&self, word: u32, id: u32, bytes: bool) -> Decoded<Vec<(u32, DType)>> {
+        let scalars = self.scalars(id);
+        if scalars == 0 || scalars > MAX_VALUE_SCALARS {
+            return Err(DecodeError::Malformed {
+                word,
+                what: "a value has no fixed size, or too large a one",
+            });
+        }
+        let mut out = Vec::with_capacity(scalars as usize);
+        self.collect(word, id, bytes, 0, &mut out)?;
+        Ok(out)
+    }
+
+    fn collect(&self, word: u32, id: u32, bytes: bool, at: u32, out: &mut Vec<(u32, DType)>) -> Decoded<()> {
+        let width = |d: DType| if bytes { d.bytes() } else { 1 };
+        match self.get(word, id)? {
+            Type::Scalar(DType::Bool) if bytes => {
+                Err(DecodeError::Malformed { word, what: "a bool has no place in a buffer" })
+            }
+            Type::Scalar(d) => {
+                out.push((at, *d));
+                Ok(())
+            }
+            Type::Vector { dtype, n, .. } => {
+                for i in 0..*n {
+                    out.push((add(word, at, i, width(*dtype))?, *dtype));
+                }
+                Ok(())
+            }
+            Type::Array { elem, len, stride } => {
+                let stride = self.stride(word, *elem, *stride, bytes)?;
+                (0..*len).try_for_each(|i| self.collect(word, *elem, bytes, add(word, at, i, stride)?, out))
+            }
+            Type::Struct(members) => {
+                for i in 0..members.len() {
+                    let place = self.member(word, members, i, bytes)?;
+                    self.collect(word, members[i].ty, bytes, add(word, at, 1, place)?, out)?;
+                }
+                Ok(())
+            }
+            Type::Void | Type::RuntimeArray { .. } | Type::Pointer { .. } | Type::Function { .. } => {
+                Err(DecodeError::Malformed { word, what: "the type has no values in memory" })
+            }
+        }
+    }
+
+    /// Offset of member `i`.
+    pub(crate) fn member(&self, word: u32, members: &[Member], i: usize, bytes: bool) -> Decoded<u32> {
+        if bytes {
+            let missing = DecodeError::Malformed { word, what: "a buffer's struct member has no Offset" };
+            members[i].offset.ok_or(missing)
+        } else {
+            Ok(members[..i].iter().map(|m| self.scalars(m.ty)).sum())
+        }
+    }
+
+    /// Distance from one array element to the next.
+    pub(crate) fn stride(&self, word: u32, elem: u32, stride: Option<u32>, bytes: bool) -> Decoded<u32> {
+        if bytes {
+            let missing = DecodeError::Malformed { word, what: "a buffer's array has no ArrayStride" };
+            stride.filter(|&s| s > 0).ok_or(missing)
+        } else {
+            Ok(self.scalars(elem))
+        }
+    }
+}
+
+/// `at + i × stride`, refused when it does not fit.
+pub(crate) fn add(word: u32, at: u32, i: u32, stride: u32) -> Decoded<u32> {
+    let sum = i.checked_mul(stride).and_then(|p| at.checked_add(p));
+    sum.ok_or(DecodeError::Malformed { word, what: "an offset does not fit 32 bits" })
+}
