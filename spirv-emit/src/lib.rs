@@ -5,17 +5,20 @@
 //! Guards: only a [`VerifiedModule`](verify::VerifiedModule) can be lowered; the same IR gives the same words.
 //! Never: sees the kernel language, a format, a model or Vulkan; iterates a hash map.
 //!
-//! Reading order: [`ir`], [`build`], [`layout`], [`mod@compile`], [`verify`], [`lower`].
+//! Reading order: [`ir`], [`build`], [`layout`], [`mod@compile`], [`verify`], [`lower`], [`disasm`], [`census`].
 #![forbid(unsafe_code)]
 
 pub mod access;
 pub mod build;
+pub mod census;
 pub mod compile;
+pub mod disasm;
 mod fold;
 pub mod ir;
 pub mod layout;
 pub mod lower;
 pub mod verify;
+pub mod words;
 
 pub use build::Builder;
 pub use compile::compile;

@@ -1,7 +1,11 @@
-//! What tests of compiled kernels share: the outside validator and small kernels written by hand.
+//! What tests of compiled kernels share: the outside validator, the recorded lists, and small kernels written by hand.
+//!
+//! A golden says what was emitted, never that it is right; the validator and the conformance suite say that.
+//! `KILN_UPDATE_GOLDENS=1` rewrites the recorded lists, `INSTA_UPDATE=always` the snapshots.
 #![forbid(unsafe_code)]
 
 pub mod fixtures;
+pub mod record;
 pub mod sketch;
 mod spirv_val;
 
