@@ -58,6 +58,14 @@ pub enum DeviceError {
         /// The buffer's size (0 when there is no such buffer).
         size: u64,
     },
+    /// A command that cannot be recorded: its arguments do not fit the kernel or the device.
+    #[error("{kernel} was refused: {reason}")]
+    Refused {
+        /// The kernel, or `copy` or `fill`.
+        kernel: String,
+        /// What was expected, and what was given.
+        reason: String,
+    },
     /// A kernel that did what the interpreter forbids.
     #[error("{kernel}: {trap}")]
     Trap {

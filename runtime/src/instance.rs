@@ -1,0 +1,201 @@
+//! The loader, the Vulkan instance and the validation layer's messages.
+
+use std::{
+    ffi::{CStr, OsStr, c_char, c_void},
+    sync::{Arc, Mutex},
+};
+
+use ash::{Entry, ext::debug_utils, vk};
+
+use crate::{RuntimeError, handle::failed, sync::lock};
+
+const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
+
+/// Every warning and error of the validation layer, in order. It outlives the device, so that leaks show.
+#[derive(Clone, Debug, Default)]
+pub struct ValidationLog(Arc<Mutex<Vec<String>>>);
+
+impl ValidationLog {
+    /// The messages so far; always empty when validation is off.
+    pub fn messages(&self) -> Vec<String> {
+        lock(&self.0).clone()
+    }
+}
+
+/// A loaded instance.
+pub(crate) struct Instance {
+    pub(crate) raw: ash::Instance,
+    debug: Option<(debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
+    pub(crate) log: ValidationLog,
+    /// Keeps the loader in memory; everything above calls into it.
+    pub(crate) entry: Entry,
+}
+
+impl Instance {
+    pub(crate) fn open(validation: bool) -> Result<Self, RuntimeError> {
+        let entry = load(None)?;
+        // SAFETY: the entry was just loaded.
+        let version = unsafe { entry.try_enumerate_instance_version() }
+            .map_err(|e| failed("vkEnumerateInstanceVersion", "the loader", e))?
+            .unwrap_or(vk::API_VERSION_1_0);
+        if version < vk::API_VERSION_1_3 {
+            return Err(RuntimeError::OldLoader {
+                found: crate::info::ApiVersion::from_raw(version).to_string(),
+            });
+        }
+        let log = ValidationLog::default();
+        let (raw, debug) =
+            if validation { create_validated(&entry, &log)? } else { (create(&entry, &app_info())?, None) };
+        Ok(Self { raw, debug, log, entry })
+    }
+
+    pub(crate) fn physical_devices(&self) -> Result<Vec<vk::PhysicalDevice>, RuntimeError> {
+        // SAFETY: the instance lives as long as self.
+        let devices = unsafe { self.raw.enumerate_physical_devices() };
+        match devices {
+            Ok(devices) if devices.is_empty() => {
+                Err(RuntimeError::NoDriver { reason: "it lists no device".into() })
+            }
+            Ok(devices) => Ok(devices),
+            Err(vk::Result::ERROR_INITIALIZATION_FAILED) => {
+                Err(RuntimeError::NoDriver { reason: "no driver could be initialized".into() })
+            }
+            Err(e) => Err(failed("vkEnumeratePhysicalDevices", "the instance", e).into()),
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // SAFETY: every device holds this instance through an Arc, so none is left; the messenger goes first.
+        unsafe {
+            if let Some((debug, messenger)) = &self.debug {
+                debug.destroy_debug_utils_messenger(*messenger, None);
+            }
+            self.raw.destroy_instance(None);
+        }
+    }
+}
+
+fn load(path: Option<&OsStr>) -> Result<Entry, RuntimeError> {
+    // SAFETY: the library is the system's Vulkan loader, whose initializers may run in any process.
+    let loaded = unsafe {
+        match path {
+            Some(path) => Entry::load_from(path),
+            None => Entry::load(),
+        }
+    };
+    loaded.map_err(|e| RuntimeError::NoLoader { reason: e.to_string() })
+}
+
+fn app_info() -> vk::InstanceCreateInfo<'static> {
+    const APP: vk::ApplicationInfo<'static> = vk::ApplicationInfo {
+        s_type: vk::StructureType::APPLICATION_INFO,
+        p_next: std::ptr::null(),
+        p_application_name: c"kiln".as_ptr(),
+        application_version: 0,
+        p_engine_name: c"kiln".as_ptr(),
+        engine_version: 0,
+        api_version: vk::API_VERSION_1_3,
+        _marker: std::marker::PhantomData,
+    };
+    vk::InstanceCreateInfo::default().application_info(&APP)
+}
+
+fn create(entry: &Entry, info: &vk::InstanceCreateInfo<'_>) -> Result<ash::Instance, RuntimeError> {
+    // SAFETY: the entry is loaded and every pointer of the info is alive in the caller.
+    unsafe { entry.create_instance(info, None) }.map_err(|e| match e {
+        vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
+            RuntimeError::NoDriver { reason: "none could be loaded".into() }
+        }
+        vk::Result::ERROR_LAYER_NOT_PRESENT => RuntimeError::NoValidationLayer,
+        e => failed("vkCreateInstance", "the instance", e).into(),
+    })
+}
+
+type Messenger = (debug_utils::Instance, vk::DebugUtilsMessengerEXT);
+
+fn create_validated(
+    entry: &Entry,
+    log: &ValidationLog,
+) -> Result<(ash::Instance, Option<Messenger>), RuntimeError> {
+    let layers: [*const c_char; 1] = [LAYER.as_ptr()];
+    // SAFETY: the entry is loaded and the layer's name is a C string.
+    let offered = unsafe { entry.enumerate_instance_extension_properties(Some(LAYER)) }
+        .map_err(|_| RuntimeError::NoValidationLayer)?;
+    let mut extensions = vec![debug_utils::NAME.as_ptr()];
+    let features_name = vk::EXT_VALIDATION_FEATURES_NAME;
+    let has_features = offered.iter().any(|p| p.extension_name_as_c_str() == Ok(features_name));
+    if has_features {
+        extensions.push(features_name.as_ptr());
+    }
+    let checks = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
+    let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&checks);
+    // Linked into the instance too, the messenger also hears what goes wrong while the instance is destroyed.
+    let mut early = messenger_info(log);
+    let mut info =
+        app_info().enabled_layer_names(&layers).enabled_extension_names(&extensions).push_next(&mut early);
+    if has_features {
+        info = info.push_next(&mut features);
+    }
+    let raw = create(entry, &info)?;
+    let debug = debug_utils::Instance::new(entry, &raw);
+    // SAFETY: the instance enables the extension; the log that the callback gets outlives the messenger.
+    match unsafe { debug.create_debug_utils_messenger(&messenger_info(log), None) } {
+        Ok(messenger) => Ok((raw, Some((debug, messenger)))),
+        Err(e) => {
+            // SAFETY: nothing was made from the instance.
+            unsafe { raw.destroy_instance(None) };
+            Err(failed("vkCreateDebugUtilsMessengerEXT", "the instance", e).into())
+        }
+    }
+}
+
+fn messenger_info(log: &ValidationLog) -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
+    vk::DebugUtilsMessengerCreateInfoEXT {
+        pfn_user_callback: Some(record_message),
+        p_user_data: Arc::as_ptr(&log.0).cast_mut().cast(),
+        ..Default::default()
+    }
+    .message_severity(
+        vk::DebugUtilsMessageSeverityFlagsEXT::ERROR | vk::DebugUtilsMessageSeverityFlagsEXT::WARNING,
+    )
+    .message_type(
+        vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION
+            | vk::DebugUtilsMessageTypeFlagsEXT::PERFORMANCE
+            | vk::DebugUtilsMessageTypeFlagsEXT::GENERAL,
+    )
+}
+
+/// # Safety
+/// `data` is the layer's message and `log` the pointer that [`messenger_info`] took from a living log.
+unsafe extern "system" fn record_message(
+    _severity: vk::DebugUtilsMessageSeverityFlagsEXT,
+    _kind: vk::DebugUtilsMessageTypeFlagsEXT,
+    data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
+    log: *mut c_void,
+) -> vk::Bool32 {
+    // SAFETY: by this function's contract; the layer's strings live during the call.
+    unsafe {
+        let log = &*log.cast_const().cast::<Mutex<Vec<String>>>();
+        if let Some(text) = data.as_ref().and_then(|data| data.message_as_c_str()) {
+            lock(log).push(text.to_string_lossy().into_owned());
+        }
+    }
+    vk::FALSE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::load;
+    use crate::RuntimeError;
+
+    #[test]
+    fn a_missing_loader_says_what_to_install() {
+        let Err(error) = load(Some("/nonexistent/libvulkan.so.1".as_ref())) else {
+            panic!("there is no such file");
+        };
+        assert!(matches!(error, RuntimeError::NoLoader { .. }));
+        assert!(error.to_string().contains("install it (libvulkan1"), "{error}");
+    }
+}
