@@ -32,6 +32,12 @@ impl<T> BufferRef<T> {
     }
 }
 
+impl<T> From<BufferRange> for BufferRef<T> {
+    fn from(range: BufferRange) -> Self {
+        BufferRef { range, elem: PhantomData }
+    }
+}
+
 /// One launch as [`Kernel::bind`] derives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchArgs {

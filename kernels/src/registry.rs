@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use kiln_abi::BlockGeometry;
 use thiserror::Error;
 
-use crate::formats::{Bf16, F16, F32, Format, Q4_0, Q4_1, Q6K, Q8_0};
+use crate::{
+    Variant, add,
+    formats::{Bf16, F16, F32, Format, Q4_0, Q4_1, Q6K, Q8_0},
+    gemv, rms_norm,
+};
 
 /// One format, its type erased.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FormatRow {
     /// ggml's type id.
     pub id: u32,
@@ -16,12 +20,20 @@ pub struct FormatRow {
     pub name: &'static str,
     /// Elements and bytes of a block.
     pub geometry: BlockGeometry,
+    /// Its kernels: every role on every arm.
+    pub variants: Vec<Variant>,
     dequantize: fn(&[u8], &mut [f32]),
 }
 
 impl FormatRow {
     fn of<F: Format>() -> Self {
-        FormatRow { id: F::ID, name: F::NAME, geometry: F::GEOMETRY, dequantize: F::dequantize }
+        FormatRow {
+            id: F::ID,
+            name: F::NAME,
+            geometry: F::GEOMETRY,
+            variants: gemv::variants::<F>(),
+            dequantize: F::dequantize,
+        }
     }
 
     /// The values of whole blocks.
@@ -72,10 +84,11 @@ pub struct DuplicateFormat {
     pub second: &'static str,
 }
 
-/// Formats by id.
+/// Formats by id, and the kernels that no format takes part in.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     formats: BTreeMap<u32, FormatRow>,
+    plain: Vec<Variant>,
 }
 
 impl Registry {
@@ -90,7 +103,8 @@ impl Registry {
             FormatRow::of::<Q6K>(),
             FormatRow::of::<Q8_0>(),
         ];
-        Registry { formats: rows.into_iter().map(|row| (row.id, row)).collect() }
+        let plain = [add::variants(), rms_norm::variants()].concat();
+        Registry { formats: rows.into_iter().map(|row| (row.id, row)).collect(), plain }
     }
 
     /// This registry and one more format.
@@ -114,6 +128,11 @@ impl Registry {
     /// The formats, ascending by id.
     pub fn formats(&self) -> impl Iterator<Item = &FormatRow> {
         self.formats.values()
+    }
+
+    /// Every kernel variant: those without a format, then format by format.
+    pub fn variants(&self) -> impl Iterator<Item = &Variant> {
+        self.plain.iter().chain(self.formats().flat_map(|row| &row.variants))
     }
 
     /// A format by ggml's type id.

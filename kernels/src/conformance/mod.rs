@@ -4,11 +4,13 @@
 //! [`Device`](kiln_abi::Device). A format or kernel defined in another crate gets the same suite by being in the
 //! registry.
 
+mod blocks;
 mod bound;
 mod case;
 mod check;
 mod random;
 
+pub use blocks::random_blocks;
 pub use bound::{F16_ROUNDOFF, F32_ROUNDOFF, gamma};
 pub use case::{Buffer, Case, Expected, f32_bytes};
 pub use check::{Failure, Report, check};

@@ -8,8 +8,18 @@
 //! Value: `d · (q − 8)`. Outside reference: gguf 0.19.0 (`gguf.quants.Q4_0`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{Format, f16_at};
+use super::{Format, f16_at, packed_element, packed_four};
+
+/// The block as kernels read it: in 16-bit words, since it is aligned to two bytes only.
+#[derive(Block)]
+pub struct Q4_0Block {
+    d: f16,
+    qs: [u16; 8],
+}
+
+const _: () = assert!(Q4_0Block::BYTES == 18);
 
 /// The format.
 pub struct Q4_0;
@@ -30,5 +40,35 @@ impl Format for Q4_0 {
             out[j] = value(q & 15);
             out[j + HALF] = value(q >> 4);
         }
+    }
+}
+
+#[device]
+impl QuantFormat for Q4_0 {
+    type Block = Q4_0Block;
+    const BLK: u32 = 32;
+
+    fn decode<R: Rail>(b: &BlockRef<Q4_0Block, R>, at: u32) -> f32 {
+        packed_element::<Q4_0, R>(&b, at)
+    }
+
+    fn decode4<R: Rail>(b: &BlockRef<Q4_0Block, R>, at: u32) -> Vec4<f32> {
+        packed_four::<Q4_0, R>(&b, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Q4_0 {
+    const GROUP: u32 = 32;
+
+    fn scale_offset<R: Rail>(b: &BlockRef<Q4_0Block, R>, group: u32) -> (f32, f32) {
+        let d = b.d as f32;
+        (d, -8.0 * d)
+    }
+
+    fn lanes<R: Rail>(b: &BlockRef<Q4_0Block, R>, at: u32) -> u32 {
+        let i = (at >> 1) & 7;
+        let word = (b.qs[i] as u32) | ((b.qs[i + 1] as u32) << 16);
+        (word >> ((at >> 4) * 4)) & 0x0f0f_0f0f
     }
 }

@@ -10,8 +10,19 @@
 //! (`gguf.quants.Q4_1`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{Format, f16_at};
+use super::{Format, f16_at, packed_element, packed_four};
+
+/// The block as kernels read it: in 32-bit words.
+#[derive(Block)]
+pub struct Q4_1Block {
+    d: f16,
+    m: f16,
+    qs: [u32; 4],
+}
+
+const _: () = assert!(Q4_1Block::BYTES == 20);
 
 /// The format.
 pub struct Q4_1;
@@ -32,5 +43,32 @@ impl Format for Q4_1 {
             out[j] = value(q & 15);
             out[j + HALF] = value(q >> 4);
         }
+    }
+}
+
+#[device]
+impl QuantFormat for Q4_1 {
+    type Block = Q4_1Block;
+    const BLK: u32 = 32;
+
+    fn decode<R: Rail>(b: &BlockRef<Q4_1Block, R>, at: u32) -> f32 {
+        packed_element::<Q4_1, R>(&b, at)
+    }
+
+    fn decode4<R: Rail>(b: &BlockRef<Q4_1Block, R>, at: u32) -> Vec4<f32> {
+        packed_four::<Q4_1, R>(&b, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Q4_1 {
+    const GROUP: u32 = 32;
+
+    fn scale_offset<R: Rail>(b: &BlockRef<Q4_1Block, R>, group: u32) -> (f32, f32) {
+        (b.d as f32, b.m as f32)
+    }
+
+    fn lanes<R: Rail>(b: &BlockRef<Q4_1Block, R>, at: u32) -> u32 {
+        (b.qs[(at >> 2) & 3] >> ((at >> 4) * 4)) & 0x0f0f_0f0f
     }
 }

@@ -8,8 +8,18 @@
 //! Value: `d · q`, exact in f32. Outside reference: gguf 0.19.0 (`gguf.quants.Q8_0`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{Format, f16_at};
+use super::{Format, f16_at, packed_element, packed_four};
+
+/// The block as kernels read it: in 16-bit words, since it is aligned to two bytes only.
+#[derive(Block)]
+pub struct Q8_0Block {
+    d: f16,
+    qs: [u16; 16],
+}
+
+const _: () = assert!(Q8_0Block::BYTES == 34);
 
 /// The format.
 pub struct Q8_0;
@@ -27,5 +37,34 @@ impl Format for Q8_0 {
         for (out, q) in out.iter_mut().zip(&block[QS..]) {
             *out = d * f32::from(q.cast_signed());
         }
+    }
+}
+
+#[device]
+impl QuantFormat for Q8_0 {
+    type Block = Q8_0Block;
+    const BLK: u32 = 32;
+
+    fn decode<R: Rail>(b: &BlockRef<Q8_0Block, R>, at: u32) -> f32 {
+        packed_element::<Q8_0, R>(&b, at)
+    }
+
+    fn decode4<R: Rail>(b: &BlockRef<Q8_0Block, R>, at: u32) -> Vec4<f32> {
+        packed_four::<Q8_0, R>(&b, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Q8_0 {
+    const GROUP: u32 = 32;
+
+    fn scale_offset<R: Rail>(b: &BlockRef<Q8_0Block, R>, group: u32) -> (f32, f32) {
+        let d = b.d as f32;
+        (d, 0.0)
+    }
+
+    fn lanes<R: Rail>(b: &BlockRef<Q8_0Block, R>, at: u32) -> u32 {
+        let i = at >> 1;
+        (b.qs[i] as u32) | ((b.qs[i + 1] as u32) << 16)
     }
 }

@@ -7,6 +7,8 @@ mod add;
 mod gemv;
 mod rms_norm;
 
+use crate::conformance::Expected;
+
 pub use add::add;
 pub use gemv::gemv;
 pub use rms_norm::rms_norm;
@@ -18,4 +20,11 @@ pub struct Bounded {
     pub values: Vec<f64>,
     /// The bounds.
     pub bounds: Vec<f64>,
+}
+
+impl Bounded {
+    /// As what output `binding` of a case must hold.
+    pub fn at(self, binding: usize) -> Expected {
+        Expected { binding, values: self.values, bounds: self.bounds }
+    }
 }

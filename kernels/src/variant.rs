@@ -1,0 +1,62 @@
+//! Kernel variants with their types erased: what tools list, stage and check.
+
+use std::sync::Arc;
+
+use kiln_abi::{Kernel, StageErrors, StagedKernel};
+
+use crate::conformance::Case;
+
+type Stage = Arc<dyn Fn() -> Result<StagedKernel, StageErrors> + Send + Sync>;
+type Cases = Arc<dyn Fn() -> Vec<Case> + Send + Sync>;
+
+/// One kernel variant.
+#[derive(Clone)]
+pub struct Variant {
+    /// The part it plays in a model, such as `gemv`.
+    pub role: &'static str,
+    /// The format it is made for, if any.
+    pub format: Option<&'static str>,
+    /// Its inner product, if it has one.
+    pub arm: Option<&'static str>,
+    /// Its name: kernel, type parameters, comptime parameters.
+    pub name: String,
+    stage: Stage,
+    cases: Cases,
+}
+
+impl Variant {
+    /// The variant `kernel` in its role, with the launches that it is checked by.
+    pub fn new<K: Kernel + Send + Sync + 'static>(
+        role: &'static str,
+        kernel: K,
+        cases: impl Fn() -> Vec<Case> + Send + Sync + 'static,
+    ) -> Self {
+        let name = kernel.name();
+        let stage: Stage = Arc::new(move || kernel.stage());
+        Variant { role, format: None, arm: None, name, stage, cases: Arc::new(cases) }
+    }
+
+    /// The same, made for a format on an arm.
+    pub fn on(self, format: &'static str, arm: &'static str) -> Self {
+        Variant { format: Some(format), arm: Some(arm), ..self }
+    }
+
+    /// Words, layout and source map.
+    ///
+    /// # Errors
+    /// Everything wrong with the kernel.
+    pub fn stage(&self) -> Result<StagedKernel, StageErrors> {
+        (self.stage)()
+    }
+
+    /// Launches with known answers.
+    pub fn cases(&self) -> Vec<Case> {
+        (self.cases)()
+    }
+}
+
+impl std::fmt::Debug for Variant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Variant").field(&self.name).finish()
+    }
+}
