@@ -1,6 +1,6 @@
 //! What templates expect of Python: how values print, and methods of strings, lists and maps.
 
-use minijinja::value::{ValueKind, from_args};
+use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
 
@@ -139,4 +139,24 @@ fn rsplit(text: &str, args: &[Value]) -> Result<Value, Error> {
 /// `is sequence` as Jinja has it: whatever has a length and can be indexed.
 pub(super) fn is_sequence(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::String | ValueKind::Map)
+}
+
+/// `is iterable` as Jinja has it: nothing can be walked through in none, other than in an undefined value.
+pub(super) fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
+}
+
+/// `join` with items printed as `str()` does, of which an attribute can be taken first.
+pub(super) fn join(items: &Value, separator: Option<&str>, kwargs: Kwargs) -> Result<String, Error> {
+    let attribute = kwargs.get::<Option<&str>>("attribute")?;
+    let separator = kwargs.get::<Option<&str>>("d")?.or(separator).unwrap_or_default();
+    kwargs.assert_all_used()?;
+    let mut texts = Vec::new();
+    for item in items.try_iter()? {
+        texts.push(match attribute {
+            Some(name) => str(&item.get_attr(name)?),
+            None => str(&item),
+        });
+    }
+    Ok(texts.join(separator))
 }

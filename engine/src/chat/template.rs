@@ -1,5 +1,6 @@
 //! Compiling a template and running it over a conversation.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use minijinja::value::{Kwargs, Serde};
@@ -74,7 +75,7 @@ impl ChatTemplate {
     pub fn render(&self, conversation: &Conversation) -> Result<String, ChatError> {
         let now = conversation.now;
         let tools = Some(conversation.tools).filter(|tools| !tools.is_empty());
-        let mut variables = vec![
+        let mut variables = BTreeMap::from([
             ("messages", Value::from(Serde(conversation.messages))),
             ("tools", Value::from(Serde(tools))),
             ("documents", Value::from(())),
@@ -90,15 +91,14 @@ impl ChatTemplate {
                     })
                 }),
             ),
-        ];
+        ]);
         let tokens = [("bos_token", conversation.bos_token), ("eos_token", conversation.eos_token)];
         variables.extend(tokens.into_iter().filter_map(|(name, text)| Some((name, text?.into()))));
         let extra = conversation.variables.iter();
         variables.extend(extra.map(|(name, value)| (name.as_str(), Value::from(Serde(value)))));
-        let context: Value = variables.into_iter().collect();
         let template = self.environment.get_template(NAME);
         template
-            .and_then(|template| template.render(context))
+            .and_then(|template| template.render(variables))
             .map_err(|error| ChatError::from_render(&error, BUDGET))
     }
 }
@@ -118,6 +118,8 @@ fn environment() -> Result<Environment<'static>, Error> {
     environment.add_filter("tojson", |value: &Value, kwargs: Kwargs| json::tojson(value, kwargs));
     environment.add_filter("from_json", json::from_json);
     environment.add_filter("string", python::str);
+    environment.add_filter("join", python::join);
+    environment.add_test("iterable", python::is_iterable);
     environment.add_test("sequence", python::is_sequence);
     environment.add_function("raise_exception", |message: &Value| -> Result<Value, Error> {
         let raised = Raised(python::str(message));

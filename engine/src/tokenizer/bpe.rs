@@ -22,7 +22,8 @@ pub(super) struct Merges {
 impl Merges {
     /// Checks every rule against the vocabulary.
     pub(super) fn build(merges: &[&str], vocab: &Vocab) -> Result<Self, TokenizerError> {
-        let mut rules = HashMap::with_capacity(merges.len());
+        // Grows with the rules that hold, not with what a file claims.
+        let mut rules = HashMap::new();
         for (index, merge) in merges.iter().enumerate() {
             let unknown = |part: &str| TokenizerError::Merge {
                 index,

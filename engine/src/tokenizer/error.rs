@@ -1,5 +1,7 @@
 //! Why a file's tokenizer cannot be used, or a token cannot be turned into text.
 
+use crate::gguf::GgufError;
+
 /// What stands between a file and its text. Only commands that read or write text need a tokenizer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -35,6 +37,9 @@ pub enum TokenizerError {
         /// The names there are.
         known: Vec<&'static str>,
     },
+    /// A key of the tokenizer has a wrong type.
+    #[error(transparent)]
+    Metadata(#[from] GgufError),
     /// A list that a byte-pair tokenizer needs is missing or empty.
     #[error("{key} is missing or empty; the file's tokenizer is incomplete")]
     MissingList {

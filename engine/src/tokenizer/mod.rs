@@ -22,6 +22,8 @@ use pre::PreTokenizer;
 use special::{Fragment, Literals};
 use vocab::Vocab;
 
+use crate::gguf::Gguf;
+
 /// A token's place in the vocabulary.
 pub type TokenId = u32;
 
@@ -61,7 +63,15 @@ impl std::fmt::Debug for Tokenizer {
 }
 
 impl Tokenizer {
-    /// Checks a file's tokenizer and makes it ready.
+    /// The tokenizer of a file.
+    ///
+    /// # Errors
+    /// As `new`; a file without a tokenizer is `Absent`.
+    pub fn from_gguf(gguf: &Gguf) -> Result<Self, TokenizerError> {
+        Self::new(&VocabSpec::read(&gguf.metadata(), |names| pre_tokenizer(names).map(drop))?)
+    }
+
+    /// Checks a tokenizer and makes it ready.
     ///
     /// # Errors
     /// Every kind of `TokenizerError` but `UnknownId`; what is refused is decided before anything is built.
@@ -98,7 +108,7 @@ impl Tokenizer {
         ends.extend([spec.eos, spec.eot, spec.eom].into_iter().flatten());
         ends.sort_unstable();
         ends.dedup();
-        let literals = Literals::build(&spec.tokens, &vocab);
+        let literals = Literals::build(&vocab);
         Ok(Self {
             vocab,
             merges,
@@ -118,7 +128,7 @@ impl Tokenizer {
         let mut out = Vec::new();
         let mut scratch = Scratch::default();
         let mut whole = true;
-        for fragment in self.literals.split(text, special) {
+        for fragment in self.literals.split(&self.vocab, text, special) {
             match fragment {
                 Fragment::Token(id) => out.push(id),
                 Fragment::Text(text) => (self.pre.split)(text, &mut |word| match self

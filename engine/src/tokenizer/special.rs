@@ -1,5 +1,7 @@
 //! Tokens that are matched as literal text before anything else, and those that end a generation.
 
+use std::cmp::Reverse;
+
 use super::vocab::{TokenKind, Vocab};
 use super::{SpecialText, TokenId};
 
@@ -96,56 +98,42 @@ pub(super) enum Fragment<'a> {
     Token(TokenId),
 }
 
-/// The literal tokens of a vocabulary.
+/// The literal tokens of a vocabulary. Their texts stay there.
 pub(super) struct Literals {
     /// The longest first; of equal length the lower id first.
-    tokens: Vec<Literal>,
-    trie: Trie,
-}
-
-struct Literal {
-    id: TokenId,
-    text: Box<str>,
-    /// Matched even where control tokens are plain text.
-    always: bool,
+    tokens: Vec<TokenId>,
+    /// Places in `tokens`, by text: what a text may hold is found by narrowing a range of these.
+    by_text: Vec<usize>,
 }
 
 impl Literals {
-    /// Collects them from texts and kinds.
-    pub(super) fn build(texts: &[&str], vocab: &Vocab) -> Self {
-        let mut tokens: Vec<Literal> = (0..)
-            .zip(texts)
-            .filter(|(_, text)| !text.is_empty())
-            .filter_map(|(id, text)| {
-                let always = match vocab.kind(id)? {
-                    TokenKind::UserDefined => true,
-                    TokenKind::Control | TokenKind::Unknown => false,
-                    _ => return None,
-                };
-                Some(Literal { id, text: (*text).into(), always })
-            })
+    /// Collects them by kind.
+    pub(super) fn build(vocab: &Vocab) -> Self {
+        let ids = (0..).take(vocab.len());
+        let mut tokens: Vec<TokenId> = ids
+            .filter(|&id| vocab.kind(id).is_some_and(TokenKind::is_literal) && !vocab.bytes(id).is_empty())
             .collect();
-        tokens.sort_by_key(|token| (std::cmp::Reverse(token.text.len()), token.id));
-        let mut trie = Trie::default();
-        for (at, token) in tokens.iter().enumerate() {
-            trie.insert(token.text.as_bytes(), at);
-        }
-        Self { tokens, trie }
+        tokens.sort_by_key(|&id| (Reverse(vocab.bytes(id).len()), id));
+        let mut by_text: Vec<usize> = (0..tokens.len()).collect();
+        by_text.sort_by_key(|&at| vocab.bytes(tokens[at]));
+        Self { tokens, by_text }
     }
 
     /// Cuts a text at its literal tokens. The longest token takes all its places first, from the left, then the next:
     /// the order of length, not of place, decides between tokens that overlap.
-    pub(super) fn split<'a>(&self, text: &'a str, special: SpecialText) -> Vec<Fragment<'a>> {
+    pub(super) fn split<'a>(&self, vocab: &Vocab, text: &'a str, special: SpecialText) -> Vec<Fragment<'a>> {
         let mut fragments = vec![Fragment::Text(text)];
-        for at in self.trie.present(text.as_bytes(), self.tokens.len()) {
-            let token = &self.tokens[at];
-            if !token.always && special == SpecialText::Plain {
+        for at in self.present(vocab, text.as_bytes()) {
+            let id = self.tokens[at];
+            // Only a user-defined token is literal in a text whose control tokens are not.
+            if special == SpecialText::Plain && vocab.kind(id) != Some(TokenKind::UserDefined) {
                 continue;
             }
+            let Ok(literal) = std::str::from_utf8(vocab.bytes(id)) else { continue };
             fragments = fragments
                 .into_iter()
                 .flat_map(|fragment| match fragment {
-                    Fragment::Text(text) if text.contains(&*token.text) => cut(text, token),
+                    Fragment::Text(text) if text.contains(literal) => cut(text, literal, id),
                     other => vec![other],
                 })
                 .collect();
@@ -153,68 +141,44 @@ impl Literals {
         fragments.retain(|fragment| *fragment != Fragment::Text(""));
         fragments
     }
+
+    /// The tokens that occur somewhere in the text, as ascending places.
+    fn present(&self, vocab: &Vocab, text: &[u8]) -> Vec<usize> {
+        let literal = |at: usize| vocab.bytes(self.tokens[at]);
+        let starting = |range: &[usize], depth: usize, byte: u8| {
+            let low = range.partition_point(|&at| literal(at)[depth] < byte);
+            let high = range.partition_point(|&at| literal(at)[depth] <= byte);
+            (low, high)
+        };
+        let first: [(usize, usize); 256] = std::array::from_fn(|byte| starting(&self.by_text, 0, byte as u8));
+        let mut seen = vec![false; self.tokens.len()];
+        for (start, &byte) in text.iter().enumerate() {
+            let (low, high) = first[usize::from(byte)];
+            let mut range = &self.by_text[low..high];
+            let mut depth = 1;
+            while let [shortest, longer @ ..] = range {
+                if literal(*shortest).len() == depth {
+                    seen[*shortest] = true;
+                    range = longer;
+                    continue;
+                }
+                let Some(&byte) = text.get(start + depth) else { break };
+                let (low, high) = starting(range, depth, byte);
+                range = &range[low..high];
+                depth += 1;
+            }
+        }
+        (0..seen.len()).filter(|&at| seen[at]).collect()
+    }
 }
 
-fn cut<'a>(text: &'a str, token: &Literal) -> Vec<Fragment<'a>> {
+fn cut<'a>(text: &'a str, literal: &str, id: TokenId) -> Vec<Fragment<'a>> {
     let mut out = Vec::new();
-    for (at, part) in text.split(&*token.text).enumerate() {
+    for (at, part) in text.split(literal).enumerate() {
         if at > 0 {
-            out.push(Fragment::Token(token.id));
+            out.push(Fragment::Token(id));
         }
         out.push(Fragment::Text(part));
     }
     out
-}
-
-/// The literal texts as a tree of bytes, to see in one pass which of them a text holds at all.
-#[derive(Default)]
-struct Trie {
-    nodes: Vec<Node>,
-}
-
-#[derive(Default)]
-struct Node {
-    next: Vec<(u8, usize)>,
-    token: Option<usize>,
-}
-
-impl Trie {
-    fn insert(&mut self, text: &[u8], token: usize) {
-        if self.nodes.is_empty() {
-            self.nodes.push(Node::default());
-        }
-        let mut node = 0;
-        for &byte in text {
-            node = match self.nodes[node].next.binary_search_by_key(&byte, |edge| edge.0) {
-                Ok(at) => self.nodes[node].next[at].1,
-                Err(at) => {
-                    self.nodes.push(Node::default());
-                    let new = self.nodes.len() - 1;
-                    self.nodes[node].next.insert(at, (byte, new));
-                    new
-                }
-            };
-        }
-        self.nodes[node].token.get_or_insert(token);
-    }
-
-    /// The tokens that occur somewhere in the text, in ascending order.
-    fn present(&self, text: &[u8], n_tokens: usize) -> Vec<usize> {
-        let mut seen = vec![false; n_tokens];
-        if !self.nodes.is_empty() {
-            for start in 0..text.len() {
-                let mut node = 0;
-                for byte in &text[start..] {
-                    let Ok(at) = self.nodes[node].next.binary_search_by_key(byte, |edge| edge.0) else {
-                        break;
-                    };
-                    node = self.nodes[node].next[at].1;
-                    if let Some(token) = self.nodes[node].token {
-                        seen[token] = true;
-                    }
-                }
-            }
-        }
-        (0..n_tokens).filter(|&token| seen[token]).collect()
-    }
 }

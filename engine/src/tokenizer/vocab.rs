@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use super::{TokenId, TokenizerError, bytes};
+use crate::gguf::Metadata;
 
 /// A file's tokenizer as its metadata says it, unchecked. Texts are borrowed from the file.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,36 @@ pub struct VocabSpec<'a> {
     pub add_bos: Option<bool>,
     /// `tokenizer.ggml.add_eos_token`
     pub add_eos: Option<bool>,
+}
+
+impl<'a> VocabSpec<'a> {
+    /// Reads a file's metadata; the lists only when the names alone do not rule the tokenizer out.
+    ///
+    /// # Errors
+    /// What `check` says of the names, or `Metadata` when a key has a wrong type.
+    pub(super) fn read(
+        metadata: &Metadata<'a>,
+        check: impl Fn(&Self) -> Result<(), TokenizerError>,
+    ) -> Result<Self, TokenizerError> {
+        let names = Self {
+            model: metadata.opt_str("tokenizer.ggml.model")?,
+            pre: metadata.opt_str("tokenizer.ggml.pre")?,
+            ..Self::default()
+        };
+        check(&names)?;
+        Ok(Self {
+            tokens: metadata.opt_strings("tokenizer.ggml.tokens")?.unwrap_or_default(),
+            token_types: metadata.opt_i32s("tokenizer.ggml.token_type")?,
+            merges: metadata.opt_strings("tokenizer.ggml.merges")?.unwrap_or_default(),
+            bos: metadata.opt_u32("tokenizer.ggml.bos_token_id")?,
+            eos: metadata.opt_u32("tokenizer.ggml.eos_token_id")?,
+            eot: metadata.opt_u32("tokenizer.ggml.eot_token_id")?,
+            eom: metadata.opt_u32("tokenizer.ggml.eom_token_id")?,
+            add_bos: metadata.opt_bool("tokenizer.ggml.add_bos_token")?,
+            add_eos: metadata.opt_bool("tokenizer.ggml.add_eos_token")?,
+            ..names
+        })
+    }
 }
 
 /// GGUF's token types.
@@ -65,7 +96,7 @@ impl TokenKind {
     }
 
     /// Its text is taken literally, not as the byte alphabet.
-    fn is_literal(self) -> bool {
+    pub(super) fn is_literal(self) -> bool {
         matches!(self, Self::Unknown | Self::Control | Self::UserDefined)
     }
 }

@@ -1,0 +1,27 @@
+"""Asks the peer for the ids of lines.txt and texts.json; never run it against our own tokenizer.
+
+    python3 make_ids.py PEER FOLDER
+PEER is the peer command (`tokenize-lines VOCAB SPECIAL FILE`, `tokenize VOCAB SPECIAL TEXT`); FOLDER holds smollm.gguf,
+gpt-2.gguf, llama-bpe.gguf and qwen2.gguf. Writes NAME.plain.ids (literal tokens as plain text, nothing added) and
+NAME.special.ids (literal tokens parsed, BOS as the file says): the lines first, then the texts, one row of ids each.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+
+here = pathlib.Path(__file__).parent
+peer, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+
+
+def ask(*arguments):
+    return subprocess.run([peer, *map(str, arguments)], check=True, capture_output=True, text=True).stdout
+
+
+for name in ["smollm", "gpt-2", "llama-bpe", "qwen2"]:
+    vocabulary = folder / f"{name}.gguf"
+    for special, suffix in [(0, "plain"), (1, "special")]:
+        rows = ask("tokenize-lines", vocabulary, special, here / "lines.txt")
+        for text in json.loads((here / "texts.json").read_text()):
+            rows += ask("tokenize", vocabulary, special, text)
+        (here / f"{name}.{suffix}.ids").write_text(rows)
