@@ -1,1 +1,72 @@
-//! Every kernel against its reference on every device.
+//! Every kernel variant of a registry against its plain-Rust reference, on any device.
+//!
+//! A crate that registers formats or kernels of its own calls [`run`] and gets the whole suite.
+#![forbid(unsafe_code)]
+
+use kiln_abi::{Device, LaunchError, StagedKernel, launch::check_device};
+use kiln_kernels::{
+    Registry, Variant,
+    conformance::{Report, check},
+};
+
+/// What a device made of a registry.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Variants that ran.
+    pub variants: usize,
+    /// Launches compared.
+    pub cases: usize,
+    /// Values compared.
+    pub outputs: usize,
+    /// The largest difference as a share of its bound.
+    pub worst: f64,
+    /// Variants that the device refused, and why.
+    pub refused: Vec<String>,
+    /// What failed.
+    pub failures: Vec<String>,
+}
+
+impl Summary {
+    fn add(&mut self, report: Report) {
+        self.cases += 1;
+        self.outputs += report.outputs;
+        self.worst = self.worst.max(report.worst);
+    }
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Summary { variants, cases, outputs, worst, refused, failures } = self;
+        write!(f, "{variants} variants, {cases} cases, {outputs} values, worst {worst:.3} of its bound, ")?;
+        write!(f, "{} refused, {} failed", refused.len(), failures.len())?;
+        refused.iter().chain(failures).try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
+/// Runs every case of every variant on `device`.
+pub fn run(registry: &Registry, device: &dyn Device) -> Summary {
+    let mut summary = Summary::default();
+    for variant in registry.variants() {
+        match variant.stage() {
+            Err(errors) => summary.failures.push(errors.to_string()),
+            Ok(kernel) => run_variant(variant, &kernel, device, &mut summary),
+        }
+    }
+    summary
+}
+
+fn run_variant(variant: &Variant, kernel: &StagedKernel, device: &dyn Device, summary: &mut Summary) {
+    match check_device(device, kernel) {
+        Ok(()) => summary.variants += 1,
+        Err(refusal @ LaunchError::MissingCapability { .. }) => {
+            return summary.refused.push(refusal.to_string());
+        }
+        Err(other) => return summary.failures.push(other.to_string()),
+    }
+    for case in variant.cases() {
+        match check(device, kernel, &case) {
+            Ok(report) => summary.add(report),
+            Err(failure) => summary.failures.push(format!("{}: {failure}", variant.name)),
+        }
+    }
+}
