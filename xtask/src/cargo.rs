@@ -164,7 +164,8 @@ impl Binary {
         println!("\n     Running {} {}", self.package, self.target);
         let mut command = Command::new(launcher.unwrap_or(&self.path));
         if launcher.is_some() {
-            command.arg(&self.path);
+            // What a device test prints says which device it was.
+            command.arg(&self.path).arg("--show-output");
         }
         command
             .current_dir(&self.dir)

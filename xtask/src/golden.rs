@@ -8,7 +8,7 @@ use crate::{cargo, setup};
 /// Rewrites the snapshots from what the code emits now.
 pub(crate) fn accept() -> Result<()> {
     let mut env = setup::test_env()?;
-    env.push(("INSTA_UPDATE", "always".into()));
+    env.extend([("INSTA_UPDATE", "always".into()), ("KILN_UPDATE_GOLDENS", "1".into())]);
     let (_, ended) = cargo::test(&["-p", "kiln-golden"], &env);
     run(Command::new("git").args(["diff", "--stat", "--", "tests/golden"]))?;
     run(Command::new("git").args(["status", "--short", "--", "tests/golden"]))?;

@@ -7,7 +7,9 @@ pub(crate) type Result<T> = std::result::Result<T, String>;
 
 /// The command as a person would type it.
 pub(crate) fn line(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let program = command.get_program();
+    let name = std::path::Path::new(program).file_name().filter(|name| *name == "cargo").unwrap_or(program);
+    let words = std::iter::once(name).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 

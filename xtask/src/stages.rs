@@ -149,16 +149,17 @@ const UNIT: &[Pick] = &[
     Pick::Package("kiln-dsl"),
     Pick::Package("kiln-spirv-emit"),
     Pick::Package("kiln-kernels"),
+    Pick::Package("kiln-runtime"),
     Pick::Package("kiln-engine"),
     Pick::Package("kiln-xtask"),
     Pick::Package("kiln-tidy"),
 ];
 const GOLDEN: &[Pick] = &[Pick::Package("kiln-golden")];
 const FAIL_CLOSED: &[Pick] = &[Pick::Package("kiln-fail-closed")];
-const INTERPRETER: &[Pick] = &[Pick::Package("kiln-spirv-interp")];
-const RUNTIME: &[Pick] = &[Pick::Package("kiln-runtime")];
+const INTERPRETER: &[Pick] = &[Pick::Package("kiln-spirv-interp"), Pick::Package("kiln-conformance")];
+const RUNTIME: &[Pick] = &[Pick::Target("kiln-runtime", "vulkan")];
 const MODELS: &[Pick] = &[Pick::Target("kiln-engine", "smollm2")];
-const CONFORMANCE: &[Pick] = &[Pick::Package("kiln-conformance")];
+const CONFORMANCE: &[Pick] = &[Pick::Target("kiln-conformance", "vulkan")];
 
 /// Subgroups of 8, 4 and 16.
 const LAVAPIPE_8: Where = Where::Lavapipe { vector_bits: 256 };

@@ -2,6 +2,7 @@
 
 use crate::Fault;
 use crate::repo::Text;
+use crate::source::is_fixture;
 
 /// A name must say what is inside; these say that nobody knew.
 const NAMELESS: [&str; 6] = ["util", "common", "helper", "base", "misc", "manager"];
@@ -63,14 +64,14 @@ pub fn lengths(texts: &[Text], waivers: &[Waiver]) -> Vec<Fault> {
     faults
 }
 
-/// Every Rust file opens by saying what it is for. Programs that must not compile speak for themselves.
+/// Every Rust file but fixtures opens by saying what it is for.
 pub fn openings(texts: &[Text]) -> Vec<Fault> {
     let check = |text: &Text| {
         let opens = text.text.lines().next().is_some_and(|line| line.starts_with("//! ") && line.len() > 12);
         (!opens)
             .then(|| Fault::new(&text.path, 1, "opens without a `//!` line that says what the file is for"))
     };
-    let rust = texts.iter().filter(|text| text.path.ends_with(".rs"));
+    let rust = texts.iter().filter(|text| text.path.ends_with(".rs") && !is_fixture(&text.path));
     rust.filter_map(check).collect()
 }
 
