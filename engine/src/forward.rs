@@ -26,6 +26,12 @@ pub trait Forward {
     fn rewind(&mut self, n_past: usize);
 }
 
+/// A model whose weights are in place; any number of sequences may run on it.
+pub trait Backend: Send + Sync {
+    /// An empty sequence of at most `n_ctx` positions.
+    fn sequence(&self, n_ctx: usize) -> Box<dyn Forward>;
+}
+
 /// Ids that a sequence cannot take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ForwardError {

@@ -1,5 +1,7 @@
 //! The bytes of a file: memory-mapped, or owned.
 
+#![expect(unsafe_code, reason = "the system maps a file through an unsafe call")]
+
 use std::fs::File;
 use std::path::Path;
 

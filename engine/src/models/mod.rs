@@ -5,6 +5,7 @@
 //! elements, where norms and biases stand) is a value or a word in its file and nowhere else.
 
 mod decline;
+mod file;
 mod keys;
 mod llama;
 mod rope;

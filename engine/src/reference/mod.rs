@@ -3,6 +3,7 @@
 //! [`math`] is the paper; this file walks the graph and keeps the keys and values of earlier positions.
 
 pub mod math;
+mod model;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -11,6 +12,7 @@ mod weights;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use model::Model;
 pub use threads::Threads;
 pub use weights::{LoadError, Weights};
 

@@ -1,14 +1,12 @@
 //! The walk over the graph: stepwise equals at once, rewinding forgets, errors leave the sequence alone.
 
-use std::convert::Infallible;
-
 use super::*;
 use crate::forward::feed_windows;
 use crate::models;
 
 /// Weights that depend on name and place alone.
 fn weights(graph: &Graph) -> Arc<Weights> {
-    let read = |spec: &crate::graph::TensorSpec, values: &mut [f32]| -> Result<(), Infallible> {
+    let read = |spec: &crate::graph::TensorSpec, values: &mut [f32]| -> Result<(), LoadError> {
         let salt = spec.name.bytes().fold(7u64, |h, b| h.wrapping_mul(31) + u64::from(b));
         for (value, at) in values.iter_mut().zip(0..) {
             *value = crate::sample::uniform(salt, 0, at) - 0.4;
@@ -16,6 +14,17 @@ fn weights(graph: &Graph) -> Arc<Weights> {
         Ok(())
     };
     Arc::new(Weights::load(graph, Threads::new(None), read, |_| ()).unwrap())
+}
+
+#[test]
+fn weights_stop_at_the_first_that_cannot_be_read() {
+    let graph = models::describe(&models::tests::tiny_llama()).unwrap().graph;
+    let read = |spec: &crate::graph::TensorSpec, _: &mut [f32]| match spec.name.as_str() {
+        "blk.1.ffn_up.weight" => Err(LoadError::Gone { name: spec.name.clone() }),
+        _ => Ok(()),
+    };
+    let error = Weights::load(&graph, Threads::new(None), read, |_| ()).unwrap_err();
+    assert!(matches!(error, LoadError::Gone { name } if name == "blk.1.ffn_up.weight"));
 }
 
 fn reference(n_ctx: usize) -> Reference {

@@ -3,6 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use kiln_kernels::DequantizeError;
+
 use super::Threads;
 use crate::graph::{Graph, TensorId, TensorSpec};
 
@@ -14,7 +16,7 @@ pub struct Weights {
 
 /// Why the weights are not in memory.
 #[derive(Debug, thiserror::Error)]
-pub enum LoadError<E: std::error::Error> {
+pub enum LoadError {
     /// f32 takes more room than there is.
     #[error(
         "the reference holds all weights as f32 and needs {} MiB, this machine has {} MiB free: use a smaller model",
@@ -27,13 +29,27 @@ pub enum LoadError<E: std::error::Error> {
         /// As the system says.
         available_bytes: u64,
     },
-    /// A tensor cannot be dequantized.
+    /// A tensor of the graph that the file no longer has.
+    #[error("tensor `{name}` is gone: the file changed while it was read")]
+    Gone {
+        /// Full name.
+        name: String,
+    },
+    /// A tensor in a format that the registry lacks.
+    #[error("tensor `{name}` is of type {type_id}, which no registered format has")]
+    NoFormat {
+        /// Full name.
+        name: String,
+        /// ggml's id.
+        type_id: u32,
+    },
+    /// A tensor whose bytes are not its shape's.
     #[error("tensor `{name}`: {source}")]
-    Tensor {
+    Blocks {
         /// Full name.
         name: String,
         /// The format's reason.
-        source: E,
+        source: DequantizeError,
     },
 }
 
@@ -43,12 +59,12 @@ impl Weights {
     ///
     /// # Errors
     /// No room, or the first tensor that `read` refuses.
-    pub fn load<E: std::error::Error + Send>(
+    pub fn load(
         graph: &Graph,
         threads: Threads,
-        read: impl Fn(&TensorSpec, &mut [f32]) -> Result<(), E> + Sync,
+        read: impl Fn(&TensorSpec, &mut [f32]) -> Result<(), LoadError> + Sync,
         loaded: impl Fn(usize) + Sync,
-    ) -> Result<Self, LoadError<E>> {
+    ) -> Result<Self, LoadError> {
         let needed_bytes = 4 * graph.n_weight_elems() as u64;
         if let Some(available_bytes) = available_memory_bytes().filter(|&available| needed_bytes > available)
         {
@@ -61,9 +77,8 @@ impl Weights {
         let run = || {
             while let Some((spec, values)) = next() {
                 *values = vec![0.0; spec.n_elems()];
-                if let Err(source) = read(spec, values) {
-                    let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
-                    failure.get_or_insert(LoadError::Tensor { name: spec.name.clone(), source });
+                if let Err(error) = read(spec, values) {
+                    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                     return;
                 }
                 loaded(spec.n_elems());

@@ -1,0 +1,47 @@
+//! The environment variables that Kiln reads.
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+
+use tracing::Level;
+
+use super::{Failure, output};
+use crate::reference::Threads;
+
+const THREADS: &str = "KILN_THREADS";
+const LOG: &str = "KILN_LOG";
+
+/// Name, values, default and meaning of each.
+const VARIABLES: &[(&str, &str, &str, &str)] = &[
+    (THREADS, "a number from 1 up", "every core", "threads of the CPU reference"),
+    (LOG, "error, warn, info, debug or trace", "warn", "how much is reported on standard error"),
+];
+
+/// `kiln --help-env`.
+pub(super) fn print() -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    for (name, values, default, meaning) in VARIABLES {
+        writeln!(out, "{name:<14} {meaning}\n{:<14} {values}; default: {default}", "").map_err(output)?;
+    }
+    Ok(())
+}
+
+/// Threads for the reference.
+pub(super) fn threads() -> Result<Threads, Failure> {
+    let parse = |text: &str| text.parse::<NonZeroUsize>().ok().filter(|n| n.get() <= 1024);
+    Ok(Threads::new(read(THREADS, "a number of 1 to 1024", parse)?))
+}
+
+/// What is worth reporting.
+pub(super) fn log_level() -> Result<Level, Failure> {
+    let level = read(LOG, "error, warn, info, debug or trace", |text| text.parse().ok())?;
+    Ok(level.unwrap_or(Level::WARN))
+}
+
+/// The value of a variable that is set and not empty.
+fn read<T>(name: &str, expected: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Failure> {
+    let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let parsed = value.to_str().and_then(parse);
+    let failure = || Failure::Usage(format!("{name} is {value:?}, expected {expected}"));
+    parsed.map(Some).ok_or_else(failure)
+}

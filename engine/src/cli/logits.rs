@@ -1,0 +1,114 @@
+//! `kiln logits`: the raw output of a model, for comparisons.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::builder::RangedU64ValueParser;
+
+use super::options::Placement;
+use super::progress::Bar;
+use super::{Context, Failure};
+use crate::forward::{Forward, ForwardError, feed_windows};
+use crate::session::{Error, ModelFile};
+
+/// Write the logits of given token ids as little-endian f32, [rows, n_vocab].
+///
+/// Ids are fed as one prompt and every id gives a row. With --forced only the first NPROMPT are the prompt,
+/// the rest follow one by one as in decode, and the rows are the one after the prompt and one for each step.
+/// The file's tokenizer is not used.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// GGUF file
+    model: PathBuf,
+    /// Token ids, as 1,2,3
+    #[arg(long, value_name = "IDS", value_delimiter = ',', required_unless_present = "ids_file")]
+    ids: Vec<u32>,
+    /// Read the token ids from a file, with blanks or commas between them
+    #[arg(long, value_name = "FILE", conflicts_with = "ids")]
+    ids_file: Option<PathBuf>,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Feed only so many ids as a prompt, the rest one by one
+    #[arg(long, value_name = "NPROMPT", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    forced: Option<usize>,
+    /// Write only the last N rows
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    last: Option<usize>,
+    #[command(flatten)]
+    placement: Placement,
+}
+
+pub(super) fn logits(context: &Context, args: &Args) -> Result<(), Failure> {
+    let ids = match &args.ids_file {
+        Some(path) => ids_of_file(path)?,
+        None => args.ids.clone(),
+    };
+    let n_prompt = args.forced.unwrap_or(ids.len());
+    if n_prompt > ids.len() {
+        return Err(Failure::Usage(format!("--forced {n_prompt} is more than the {} ids given", ids.len())));
+    }
+    let file = ModelFile::open(&args.model, &context.registry)?;
+    let n_ctx = args.placement.n_ctx(&file);
+    ForwardError::check(&ids, 0, n_ctx, file.model.graph.n_vocab()).map_err(Error::from)?;
+    let backend = args.placement.load(context, &file)?;
+    let mut sequence = backend.sequence(n_ctx);
+
+    let what = || args.out.display().to_string();
+    let failed = |source| Failure::File { what: what(), source };
+    let mut out = BufWriter::new(File::create(&args.out).map_err(failed)?);
+    // Numbered by the id they follow; without --forced each id has one, with it those before the prompt's last have none.
+    let first_row =
+        args.forced.map_or(0, |_| n_prompt - 1).max(args.last.map_or(0, |n| ids.len().saturating_sub(n)));
+    let bar = Bar::new("feeding");
+    write_rows(sequence.as_mut(), &ids, n_prompt, first_row, &bar, &mut |row| {
+        row.iter().try_for_each(|x| out.write_all(&x.to_le_bytes())).map_err(failed)
+    })?;
+    drop(bar);
+    out.flush().map_err(failed)?;
+    eprintln!("kiln: {} rows of {} logits in {}", ids.len() - first_row, sequence.n_vocab(), what());
+    Ok(())
+}
+
+/// Feeds the prompt in windows and the rest one by one; `write` gets the rows after ids `first_row..`.
+fn write_rows(
+    sequence: &mut dyn Forward,
+    ids: &[u32],
+    n_prompt: usize,
+    first_row: usize,
+    bar: &Bar,
+    write: &mut dyn FnMut(&[f32]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let (prompt, rest) = ids.split_at(n_prompt);
+    feed_windows(sequence, prompt, first_row.min(n_prompt)..n_prompt, |n_fed, rows| {
+        bar.report(n_fed, ids.len());
+        write(&rows)
+    })?;
+    for (at, id) in (n_prompt..).zip(rest) {
+        let outputs = if at < first_row { 0..0 } else { 0..1 };
+        let row = sequence.feed(&[*id], outputs)?;
+        bar.report(at + 1, ids.len());
+        write(&row)?;
+    }
+    Ok(())
+}
+
+fn ids_of_file(path: &Path) -> Result<Vec<u32>, Failure> {
+    let what = || format!("ids file {}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|source| Failure::File { what: what(), source })?;
+    let words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
+    let ids: Vec<u32> = words
+        .map(|word| word.parse().map_err(|_| Failure::Usage(format!("{}: {word:?} is no token id", what()))))
+        .collect::<Result<_, _>>()?;
+    if ids.is_empty() {
+        return Err(Failure::Usage(format!("{} holds no token ids", what())));
+    }
+    Ok(ids)
+}
+
+impl From<ForwardError> for Failure {
+    fn from(error: ForwardError) -> Self {
+        Self::Engine(error.into())
+    }
+}

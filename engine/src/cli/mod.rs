@@ -1,0 +1,169 @@
+//! The command line: answers on stdout, everything else on stderr; exit code 0 good, 1 failed, 2 bad usage.
+
+mod chat;
+mod environment;
+mod inspect;
+mod log;
+mod logits;
+mod options;
+mod progress;
+mod run;
+mod tokenize;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use kiln_kernels::Registry;
+
+use crate::session::Error;
+
+#[derive(Parser)]
+#[command(name = "kiln", version, about = "Runs large language models from GGUF files", max_term_width = 100)]
+#[command(arg_required_else_help = true, subcommand_required = false)]
+struct Cli {
+    /// List the environment variables that Kiln reads
+    #[arg(long)]
+    help_env: bool,
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Answer one prompt
+    Run(run::Args),
+    /// Talk with a model, turn by turn
+    Chat(chat::Args),
+    /// Write the logits of given token ids to a file
+    Logits(logits::Args),
+    /// Turn text into token ids
+    Tokenize(tokenize::Args),
+    /// Show what a file holds and whether Kiln can run it
+    Inspect(inspect::Args),
+}
+
+/// How a command ends early.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// The command cannot be understood.
+    #[error("{0}")]
+    Usage(String),
+    /// The command failed.
+    #[error("{0}")]
+    Engine(#[from] Error),
+    /// A device that there is not.
+    #[error("device {found:?} is not available: this build runs on `--device reference` only")]
+    Device { found: String },
+    /// A file that the command names.
+    #[error("{what}: {source}")]
+    File { what: String, source: io::Error },
+    /// Standard output or input.
+    #[error("standard {stream}: {source}")]
+    Stream { stream: &'static str, source: io::Error },
+}
+
+impl Failure {
+    /// The reader of our answers went away, as `head` does: no failure of ours.
+    fn is_broken_pipe(&self) -> bool {
+        match self {
+            Self::Stream { source, .. } | Self::Engine(Error::Output(source)) => {
+                source.kind() == io::ErrorKind::BrokenPipe
+            }
+            _ => false,
+        }
+    }
+}
+
+/// For `?` on writes to standard output.
+fn output(source: io::Error) -> Failure {
+    Failure::Stream { stream: "output", source }
+}
+
+/// Runs the program on the process's arguments, with the formats of `registry`.
+pub fn cli(registry: Registry) -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help goes to stdout with code 0, complaints to stderr with code 2; a reader may be gone either way.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        }
+    };
+    let outcome = environment::threads().and_then(|threads| {
+        log::start(environment::log_level()?);
+        let context = Context { registry, threads };
+        match cli.command {
+            _ if cli.help_env => environment::print(),
+            Some(command) => context.run(command),
+            None => Err(Failure::Usage("no command given".to_owned())),
+        }
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("kiln: error: {failure}");
+            ExitCode::from(if matches!(failure, Failure::Usage(_)) { 2 } else { 1 })
+        }
+    }
+}
+
+/// What every command gets.
+struct Context {
+    registry: Registry,
+    threads: crate::reference::Threads,
+}
+
+impl Context {
+    fn run(&self, command: Command) -> Result<(), Failure> {
+        match command {
+            Command::Run(args) => run::run(self, &args),
+            Command::Chat(args) => chat::chat(self, &args),
+            Command::Logits(args) => logits::logits(self, &args),
+            Command::Tokenize(args) => tokenize::tokenize(self, &args),
+            Command::Inspect(args) => inspect::inspect(self, &args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn bad_usage_is_refused() {
+        let check = |args: &str, good: bool| {
+            let parsed = Cli::try_parse_from(args.split(' '));
+            assert_eq!(parsed.is_ok(), good, "{args}");
+        };
+        check(
+            "kiln run m.gguf -p hi --temp 0.5 --top-k 3 --top-p 0.9 --min-p 0.1 --seed 7 --ctx 128 -n 4",
+            true,
+        );
+        check("kiln run m.gguf -p hi -f file", false);
+        check("kiln run m.gguf --temp -1", false);
+        check("kiln run m.gguf --temp nan", false);
+        check("kiln run m.gguf --top-p 1.5", false);
+        check("kiln run m.gguf --min-p -0.1", false);
+        check("kiln run m.gguf --repeat-penalty 0", false);
+        check("kiln run m.gguf --ctx 0", false);
+        check("kiln run", false);
+        check("kiln logits m.gguf --ids 1,2 --out f", true);
+        check("kiln logits m.gguf --ids 1,x --out f", false);
+        check("kiln logits m.gguf --ids 1,2", false);
+        check("kiln logits m.gguf --out f", false);
+        check("kiln logits m.gguf --ids 1 --ids-file g --out f", false);
+        check("kiln tokenize m.gguf text --lines f", false);
+        check("kiln juggle", false);
+        check("kiln --help-env", true);
+    }
+}

@@ -1,0 +1,119 @@
+//! Arguments that commands share.
+
+use std::hash::{BuildHasher, RandomState};
+
+use clap::builder::RangedU64ValueParser;
+
+use super::progress::Bar;
+use super::{Context, Failure};
+use crate::forward::Backend;
+use crate::sample::{Penalties, SampleOptions};
+use crate::session::{Device, ModelFile};
+
+/// How the next token is chosen.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Sampling")]
+pub(super) struct Sampling {
+    /// Temperature; 0 always takes the likeliest token
+    #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = at_least_zero)]
+    temp: f32,
+    /// Choose among the K likeliest; 0 for all
+    #[arg(long, value_name = "K", default_value_t = 40)]
+    top_k: usize,
+    /// Choose among the likeliest that make up this share; 1 for all
+    #[arg(long, value_name = "P", default_value_t = 0.95, value_parser = share)]
+    top_p: f32,
+    /// Choose among those at least P times as likely as the best; 0 for all
+    #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = share)]
+    min_p: f32,
+    /// Make tokens of the last 64 less likely by this factor; 1 for none
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = above_zero)]
+    repeat_penalty: f32,
+    /// Lower the logit of tokens among the last 64
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = finite, allow_negative_numbers = true)]
+    presence_penalty: f32,
+    /// Lower it once for each time that they occur
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = finite, allow_negative_numbers = true)]
+    frequency_penalty: f32,
+    /// Seed of the random draws; equal seeds give equal answers [default: a new one each time]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+}
+
+impl Sampling {
+    /// The chain; a seed that was not given is drawn here.
+    pub(super) fn options(&self) -> SampleOptions {
+        SampleOptions {
+            temperature: self.temp,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            penalties: Penalties {
+                repeat: self.repeat_penalty,
+                presence: self.presence_penalty,
+                frequency: self.frequency_penalty,
+            },
+            // 32 bits, so that it survives JSON readers that hold numbers as doubles.
+            seed: self.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
+        }
+    }
+}
+
+fn number(text: &str, expected: &str, good: impl Fn(f32) -> bool) -> Result<f32, String> {
+    let parsed = text.parse().ok().filter(|x: &f32| x.is_finite() && good(*x));
+    parsed.ok_or_else(|| format!("expected {expected}"))
+}
+
+fn finite(text: &str) -> Result<f32, String> {
+    number(text, "a number", |_| true)
+}
+
+fn at_least_zero(text: &str) -> Result<f32, String> {
+    number(text, "a number of 0 or more", |x| x >= 0.0)
+}
+
+fn above_zero(text: &str) -> Result<f32, String> {
+    number(text, "a number above 0", |x| x > 0.0)
+}
+
+fn share(text: &str) -> Result<f32, String> {
+    number(text, "a number of 0 to 1", |x| (0.0..=1.0).contains(&x))
+}
+
+/// Where a model runs and how long its context is.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Device")]
+pub(super) struct Placement {
+    /// Where to run: `reference` is plain f32 on the CPU
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Most positions of prompt and answer together [default: what the model was trained for]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1 << 31))]
+    ctx: Option<usize>,
+}
+
+impl Placement {
+    /// Loads the model where it shall run, with a bar on terminals.
+    pub(super) fn load(&self, context: &Context, file: &ModelFile) -> Result<Box<dyn Backend>, Failure> {
+        match self.device.as_deref() {
+            Some("reference") => {}
+            None => eprintln!("kiln: note: running on the CPU reference (plain f32), the only device so far"),
+            Some(other) => {
+                return Err(Failure::Device { found: other.to_owned() });
+            }
+        }
+        let bar = Bar::new("dequantizing");
+        let device = Device::Reference { threads: context.threads };
+        Ok(file.load(&context.registry, device, &|done, total| bar.report(done, total))?)
+    }
+
+    /// Positions that a sequence may have.
+    pub(super) fn n_ctx(&self, file: &ModelFile) -> usize {
+        let trained = file.model.n_ctx_train;
+        let n_ctx = self.ctx.unwrap_or(trained);
+        if n_ctx > trained {
+            tracing::warn!("the model was trained for {trained} positions, beyond them its answers decay");
+        }
+        n_ctx
+    }
+}

@@ -1,0 +1,35 @@
+//! Bars for long work, drawn only where standard error is a terminal.
+
+use std::sync::OnceLock;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar that appears with its first report and goes away when dropped.
+pub(super) struct Bar {
+    what: &'static str,
+    bar: OnceLock<ProgressBar>,
+}
+
+impl Bar {
+    pub(super) fn new(what: &'static str) -> Self {
+        Self { what, bar: OnceLock::new() }
+    }
+
+    /// Work done of work in all.
+    pub(super) fn report(&self, done: usize, total: usize) {
+        let bar = self.bar.get_or_init(|| {
+            let style = ProgressStyle::with_template("{msg} {wide_bar} {percent}%");
+            let bar = ProgressBar::new(total as u64).with_message(self.what);
+            style.map_or(bar.clone(), |style| bar.with_style(style))
+        });
+        bar.set_position(done as u64);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if let Some(bar) = self.bar.get() {
+            bar.finish_and_clear();
+        }
+    }
+}

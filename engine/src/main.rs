@@ -1,0 +1,9 @@
+//! The program `kiln` with the formats that come with it.
+
+use std::process::ExitCode;
+
+use kiln_kernels::Registry;
+
+fn main() -> ExitCode {
+    kiln_engine::cli(Registry::builtin())
+}

@@ -1,0 +1,241 @@
+//! The whole program: open a file → describe its model → load it on a backend → feed → sample → text.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use kiln_kernels::Registry;
+
+use crate::chat::{ChatError, ChatTemplate, Conversation, Message};
+use crate::forward::{Backend, Forward, ForwardError, feed_windows};
+use crate::gguf::{Gguf, GgufError};
+use crate::models::{self, Declined, Model};
+use crate::reference::{self, LoadError, Threads};
+use crate::sample::{SampleError, SampleOptions, Sampler};
+use crate::tokenizer::{ControlText, Detokenizer, SpecialText, TokenId, Tokenizer, TokenizerError};
+
+/// Why there is no text, or no more of it. One line each.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file.
+    #[error("{0}")]
+    File(#[from] GgufError),
+    /// What the model needs and we lack.
+    #[error("{0}")]
+    Declined(#[from] Declined),
+    /// The weights.
+    #[error("{0}")]
+    Load(#[from] LoadError),
+    /// The file's tokenizer.
+    #[error("{0}")]
+    Tokenizer(#[from] TokenizerError),
+    /// The file's chat template.
+    #[error("{0}")]
+    Chat(#[from] ChatError),
+    /// Ids that do not fit.
+    #[error("{0}")]
+    Forward(#[from] ForwardError),
+    /// Logits that no id can be chosen from.
+    #[error("{0}")]
+    Sample(#[from] SampleError),
+    /// There is nothing to answer.
+    #[error("the prompt is empty: there is nothing to continue")]
+    EmptyPrompt,
+    /// Whoever reads the text went away or cannot take more.
+    #[error("cannot write the answer: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+/// Told of the progress of long work: done and total.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
+/// Where a model runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    /// The plain f32 reference on the CPU.
+    Reference {
+        /// It runs on so many threads.
+        threads: Threads,
+    },
+}
+
+/// An open file whose model can be run.
+#[derive(Debug)]
+pub struct ModelFile {
+    /// The file.
+    pub gguf: Gguf,
+    /// What it holds.
+    pub model: Model,
+}
+
+impl ModelFile {
+    /// Opens a file and describes its model; reads no weights yet.
+    ///
+    /// # Errors
+    /// A broken file or a declined model.
+    pub fn open(path: &Path, registry: &Registry) -> Result<Self, Error> {
+        let gguf = Gguf::open(path, registry)?;
+        let model = models::describe(&gguf)?;
+        Ok(Self { gguf, model })
+    }
+
+    /// Brings the weights to a device; `progress` counts weights.
+    ///
+    /// # Errors
+    /// No room, or weights that cannot be read.
+    pub fn load(
+        &self,
+        registry: &Registry,
+        device: Device,
+        progress: Progress,
+    ) -> Result<Box<dyn Backend>, Error> {
+        match device {
+            Device::Reference { threads } => Ok(Box::new(reference::Model::load(
+                &self.gguf,
+                &self.model.graph,
+                registry,
+                threads,
+                progress,
+            )?)),
+        }
+    }
+}
+
+/// The file's chat template.
+///
+/// # Errors
+/// None, or one that does not compile.
+pub fn chat_template(gguf: &Gguf) -> Result<ChatTemplate, Error> {
+    Ok(ChatTemplate::new(gguf.metadata().opt_str("tokenizer.chat_template")?)?)
+}
+
+/// The ids of a conversation up to where the answer starts.
+///
+/// # Errors
+/// A template that fails on the conversation or refuses it.
+pub fn chat_prompt(
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    messages: &[Message],
+) -> Result<Vec<TokenId>, Error> {
+    let literal = |id: Option<TokenId>| tokenizer.decode(&[id?], ControlText::Shown).ok();
+    let (bos, eos) = (literal(tokenizer.bos()), literal(tokenizer.eos()));
+    let conversation = Conversation {
+        bos_token: bos.as_deref(),
+        eos_token: eos.as_deref(),
+        ..Conversation::to_answer(messages)
+    };
+    let text = template.render(&conversation)?;
+    Ok(tokenizer.encode_prompt(&text, SpecialText::Parse))
+}
+
+/// Why a generation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The model ended its answer.
+    End,
+    /// As many ids as were asked for.
+    Length,
+    /// The context is full.
+    Context,
+}
+
+/// An answer and what it took.
+#[derive(Debug, Clone)]
+pub struct Generated {
+    /// The ids chosen, without the one that ends the answer.
+    pub ids: Vec<TokenId>,
+    /// Their text.
+    pub text: String,
+    /// Why it ended.
+    pub stop: Stop,
+    /// Ids of the prompt that had to be fed; the rest were known from before.
+    pub n_fed: usize,
+    /// From the first id fed to the prompt's last logits.
+    pub prefill: Duration,
+    /// From there to the last id.
+    pub decode: Duration,
+}
+
+/// One conversation: a sequence on a backend and the ids that it holds.
+pub struct Session {
+    forward: Box<dyn Forward>,
+    ids: Vec<TokenId>,
+}
+
+impl Session {
+    /// An empty sequence of at most `n_ctx` positions.
+    pub fn new(backend: &dyn Backend, n_ctx: usize) -> Self {
+        Self { forward: backend.sequence(n_ctx), ids: Vec::new() }
+    }
+
+    /// Continues `prompt` by at most `limit` ids. What the prompt shares with the sequence is not fed again.
+    ///
+    /// `progress` counts the prompt's ids; `piece` gets the text as it grows, in whole characters.
+    ///
+    /// # Errors
+    /// A prompt that is empty or does not fit, broken logits, and those of `piece`.
+    pub fn generate(
+        &mut self,
+        prompt: &[TokenId],
+        tokenizer: &Tokenizer,
+        options: SampleOptions,
+        limit: usize,
+        progress: Progress,
+        mut piece: impl FnMut(&str) -> std::io::Result<()>,
+    ) -> Result<Generated, Error> {
+        let started = Instant::now();
+        let last = prompt.len().checked_sub(1).ok_or(Error::EmptyPrompt)?;
+        let known = self.ids.iter().zip(prompt).take_while(|(a, b)| a == b).count().min(last);
+        self.rewind(known);
+        let mut logits = self.feed(&prompt[known..], progress)?;
+        let prefilled = Instant::now();
+
+        let mut sampler = Sampler::new(options, 0);
+        prompt.iter().for_each(|&id| sampler.accept(id));
+        let mut detokenizer = Detokenizer::new(ControlText::Hidden);
+        let (mut ids, mut answer) = (Vec::new(), String::new());
+        let stop = loop {
+            if ids.len() == limit {
+                break Stop::Length;
+            }
+            let id = sampler.choose(&logits, self.forward.n_past() as u64)?;
+            if tokenizer.is_end(id) {
+                break Stop::End;
+            }
+            ids.push(id);
+            sampler.accept(id);
+            let new = detokenizer.push(tokenizer, id)?;
+            piece(&new)?;
+            answer += &new;
+            if self.forward.n_past() == self.forward.n_ctx() {
+                break Stop::Context;
+            }
+            if ids.len() < limit {
+                logits = self.feed(&[id], &|_, _| ())?;
+            }
+        };
+        let rest = detokenizer.finish();
+        piece(&rest)?;
+        answer += &rest;
+        let (prefill, decode) = (prefilled - started, prefilled.elapsed());
+        Ok(Generated { ids, text: answer, stop, n_fed: prompt.len() - known, prefill, decode })
+    }
+
+    /// Appends ids and returns the logits after the last.
+    fn feed(&mut self, ids: &[TokenId], progress: Progress) -> Result<Vec<f32>, ForwardError> {
+        let mut last = Vec::new();
+        let outputs = ids.len() - 1..ids.len();
+        feed_windows(self.forward.as_mut(), ids, outputs, |n_fed, logits| {
+            progress(n_fed, ids.len());
+            last = logits;
+            Ok::<_, ForwardError>(())
+        })?;
+        self.ids.extend_from_slice(ids);
+        Ok(last)
+    }
+
+    fn rewind(&mut self, n_past: usize) {
+        self.forward.rewind(n_past);
+        self.ids.truncate(n_past);
+    }
+}

@@ -1,0 +1,177 @@
+//! The program from outside: exit codes, which stream says what, and files that cannot be run.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn kiln(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.args(args).env_remove("KILN_THREADS").env_remove("KILN_LOG").stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+/// Exit code, standard output and standard error.
+fn outcome(args: &[&str]) -> (i32, String, String) {
+    let output = kiln(args);
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+/// A file that goes away with the value.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(name: &str, bytes: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("kiln-cli-{}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn string(out: &mut Vec<u8>, text: &str) {
+    out.extend((text.len() as u64).to_le_bytes());
+    out.extend(text.as_bytes());
+}
+
+/// A GGUF of version 3 with string keys and f32 tensors of zeros, one dimension each.
+fn gguf(keys: &[(&str, &str)], tensors: &[(&str, u64)]) -> Vec<u8> {
+    let mut out = b"GGUF\x03\0\0\0".to_vec();
+    out.extend((tensors.len() as u64).to_le_bytes());
+    out.extend((keys.len() as u64).to_le_bytes());
+    for (key, value) in keys {
+        string(&mut out, key);
+        out.extend(8u32.to_le_bytes());
+        string(&mut out, value);
+    }
+    let mut offset = 0u64;
+    for (name, len) in tensors {
+        string(&mut out, name);
+        out.extend(1u32.to_le_bytes());
+        out.extend(len.to_le_bytes());
+        out.extend(0u32.to_le_bytes());
+        out.extend(offset.to_le_bytes());
+        offset += (len * 4).next_multiple_of(32);
+    }
+    out.resize(out.len().next_multiple_of(32) + offset as usize, 0);
+    out
+}
+
+/// One line `kiln: error: ...` that holds `part`, nothing on standard output, and the code.
+fn check_failure(args: &[&str], code: i32, part: &str) {
+    let (found, stdout, stderr) = outcome(args);
+    assert_eq!((found, stdout.as_str()), (code, ""), "{args:?}: {stderr}");
+    assert!(stderr.starts_with("kiln: error: ") && stderr.contains(part), "{args:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
+}
+
+#[test]
+fn help_is_an_answer() {
+    for args in [&["--help"][..], &["run", "--help"], &["chat", "-h"], &["--version"]] {
+        let (code, stdout, stderr) = outcome(args);
+        assert_eq!((code, stderr.as_str()), (0, ""), "{args:?}");
+        assert!(stdout.contains("kiln"), "{args:?}: {stdout}");
+    }
+    let (code, stdout, _) = outcome(&["--help-env"]);
+    assert_eq!(code, 0);
+    assert!(stdout.contains("KILN_THREADS") && stdout.contains("KILN_LOG"), "{stdout}");
+}
+
+#[test]
+fn bad_usage_is_code_2() {
+    for args in
+        [&["juggle"][..], &["run"], &["run", "m", "--temp", "-1"], &["logits", "m", "--ids", "1"], &[]]
+    {
+        let (code, stdout, stderr) = outcome(args);
+        assert_eq!((code, stdout.as_str()), (2, ""), "{args:?}");
+        assert!(!stderr.is_empty(), "{args:?}");
+    }
+    check_failure(&["logits", "m", "--ids", "1,2", "--forced", "3", "--out", "o"], 2, "more than the 2 ids");
+    let ids = TempFile::new("ids", b"1, 2\nx");
+    check_failure(&["logits", "m", "--ids-file", ids.path(), "--out", "o"], 2, "\"x\" is no token id");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    let output = command.arg("--help-env").env("KILN_THREADS", "none").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn files_that_are_no_model_fail_in_one_line() {
+    let absent = Path::new("absent").join("model.gguf");
+    let text = TempFile::new("text", b"these bytes are no model at all");
+    let cut = gguf(&[("general.architecture", "llama")], &[]);
+    let cut = TempFile::new("cut", &cut[..cut.len() / 2]);
+    for command in ["run", "chat", "tokenize", "inspect"] {
+        check_failure(&[command, absent.to_str().unwrap()], 1, "absent");
+        check_failure(&[command, text.path()], 1, "not a GGUF file");
+        check_failure(&[command, cut.path()], 1, "ends inside");
+    }
+    check_failure(&["run", text.path(), "-f", "absent/prompt"], 1, "absent/prompt");
+}
+
+#[test]
+fn unknown_architecture_inspects_but_does_not_run() {
+    let file = TempFile::new("unknown", &gguf(&[("general.architecture", "parrot")], &[("x.weight", 8)]));
+    check_failure(&["run", file.path(), "-p", "hi"], 1, "architecture `parrot` is not supported");
+    check_failure(&["logits", file.path(), "--ids", "1", "--out", "never"], 1, "parrot");
+    assert!(!Path::new("never").exists());
+    let (code, stdout, stderr) = outcome(&["inspect", file.path(), "--tensors"]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    for part in ["general.architecture = \"parrot\"", "declined: architecture `parrot`", "x.weight F32 [8]"] {
+        assert!(stdout.contains(part), "{part}: {stdout}");
+    }
+    let (_, without, _) = outcome(&["inspect", file.path()]);
+    assert!(!without.contains("x.weight"), "{without}");
+}
+
+#[test]
+fn missing_keys_and_tensors_are_listed() {
+    let file = TempFile::new("hollow", &gguf(&[("general.architecture", "llama")], &[("x.weight", 8)]));
+    check_failure(&["run", file.path(), "-p", "hi"], 1, "`llama.context_length` is missing");
+    check_failure(&["tokenize", file.path(), "hi"], 1, "no tokenizer");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let keys: Vec<(String, String)> = (0..20_000).map(|i| (format!("key.{i}"), "x".repeat(20))).collect();
+    let keys: Vec<(&str, &str)> = keys.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let file = TempFile::new("long", &gguf(&keys, &[("x.weight", 8)]));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kiln"))
+        .args(["inspect", file.path()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn a_prompt_on_standard_input_is_read() {
+    let file = TempFile::new("parrot2", &gguf(&[("general.architecture", "parrot")], &[("x.weight", 8)]));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kiln"))
+        .args(["run", file.path()])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"hello").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("parrot"),
+        "the prompt was read, the model declined"
+    );
+}
