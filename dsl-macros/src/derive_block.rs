@@ -37,48 +37,41 @@ fn block(s: ItemStruct) -> syn::Result<TokenStream> {
     let texts = names.iter().map(|n| n.to_string());
     let text = name.to_string();
     // Spanned to the field's type, where a type that cannot be a field is reported.
-    let field: Vec<_> = fields
-        .iter()
-        .map(|f| {
-            let t = f.1;
-            quote_spanned!(t.span()=> <#t as ::kiln_dsl::private::BlockField>)
-        })
-        .collect();
+    let each =
+        |make: &dyn Fn(&syn::Type) -> TokenStream| -> Vec<_> { fields.iter().map(|f| make(f.1)).collect() };
+    let refs_of = each(&|t| quote_spanned!(t.span()=> <#t as ::kiln_dsl::private::BlockField>::Ref<AnyRail>));
+    let extents = each(&|t| quote_spanned!(t.span()=> <#t as ::kiln_dsl::private::BlockField>::EXTENT));
+    let types = each(&|t| quote_spanned!(t.span()=> <#t as ::kiln_dsl::private::BlockField>::ty));
+    let refer = each(&|t| quote_spanned!(t.span()=> <#t as ::kiln_dsl::private::BlockField>::refer));
     let indices: Vec<_> = (0..names.len()).map(syn::Index::from).collect();
     let numbers = 0u32..;
     let members: Vec<_> = numbers.take(names.len()).collect();
     Ok(quote! {
         #[doc(hidden)]
         #[allow(dead_code)]
-        #vis struct #refs<R: ::kiln_dsl::private::Rail> {
-            #(#visible #names: #field::Ref<R>,)*
+        #vis struct #refs<AnyRail: ::kiln_dsl::private::Rail> {
+            #(#visible #names: #refs_of,)*
         }
         impl ::kiln_dsl::private::Elem for #name {
-            const BYTES: u32 = ::kiln_dsl::private::offsets([#(#field::EXTENT),*]).1.bytes;
+            const BYTES: u32 = ::kiln_dsl::private::offsets([#(#extents),*]).1.bytes;
             fn ty(
                 types: &mut ::kiln_dsl::private::Types<'_>,
                 memory: ::kiln_dsl::private::Memory,
             ) -> ::kiln_dsl::private::TypeId {
-                let (offsets, _) = ::kiln_dsl::private::offsets([#(#field::EXTENT),*]);
-                let members = [#((#texts, #field::ty(types, memory), offsets[#indices])),*];
+                let (offsets, _) = ::kiln_dsl::private::offsets([#(#extents),*]);
+                let members = [#((#texts, #types(types, memory), offsets[#indices])),*];
                 types.block(#text, memory, &members)
             }
             fn name() -> ::std::string::String {
                 ::std::string::String::from(#text)
             }
         }
-        impl<R: ::kiln_dsl::private::Rail> Clone for #refs<R> {
-            fn clone(&self) -> Self {
-                *self
-            }
-        }
-        impl<R: ::kiln_dsl::private::Rail> Copy for #refs<R> {}
         impl ::kiln_dsl::private::Block for #name {}
         impl ::kiln_dsl::private::Slot for #name {
             type Kind = ::kiln_dsl::private::ByReference;
-            type Fields<R: ::kiln_dsl::private::Rail> = #refs<R>;
-            fn fields<R: ::kiln_dsl::private::Rail>(path: ::kiln_dsl::private::Path) -> #refs<R> {
-                #refs { #(#names: #field::refer(path.member(#members)),)* }
+            type Fields<AnyRail: ::kiln_dsl::private::Rail> = #refs<AnyRail>;
+            fn fields<AnyRail: ::kiln_dsl::private::Rail>(path: ::kiln_dsl::private::Path) -> #refs<AnyRail> {
+                #refs { #(#names: #refer(path.member(#members)),)* }
             }
         }
         // A block's fields are read on the device only.

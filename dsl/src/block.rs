@@ -192,19 +192,19 @@ pub struct BufMut<T> {
 }
 
 macro_rules! buffers {
-    ($($buf:ident $rail:ident $writable:literal)*) => { $(
-        impl<T: Elem> $buf<T> {
-            /// Declares the buffer of a kernel's parameter.
-            #[track_caller]
-            pub fn declare(name: &str, binding: u32) -> Self {
-                let at = Location::caller();
-                let base = with(|s| {
-                    let elem = T::ty(&mut Types(s), Memory::Buffer);
-                    declare(s, name, binding, (elem, T::name(), T::BYTES), $writable, at)
-                });
-                $buf { base, of: PhantomData }
-            }
+    ($($buf:ident $rail:ident $declare:ident $writable:literal)*) => { $(
+        /// Declares the buffer of a kernel's parameter.
+        #[track_caller]
+        pub fn $declare<T: Elem>(name: &str, binding: u32) -> $buf<T> {
+            let at = Location::caller();
+            let base = with(|s| {
+                let elem = T::ty(&mut Types(s), Memory::Buffer);
+                declare(s, name, binding, (elem, T::name(), T::BYTES), $writable, at)
+            });
+            $buf { base, of: PhantomData }
+        }
 
+        impl<T: Elem> $buf<T> {
             /// How many elements the bound range holds.
             #[track_caller]
             pub fn len(&self) -> Ex<u32> {
@@ -228,7 +228,7 @@ macro_rules! buffers {
         }
     )* };
 }
-buffers! { Buf ReadOnly false BufMut ReadWrite true }
+buffers! { Buf ReadOnly buffer false BufMut ReadWrite buffer_mut true }
 
 fn declare(
     s: &mut Stage,

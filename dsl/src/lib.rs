@@ -147,7 +147,7 @@ pub mod prelude {
         dims::{Dim, dim},
         math::*,
         ops::{bitcast, select},
-        place::{At, Local, Place, PlaceArray, Rail, ReadOnly, ReadWrite, Workgroup, Writable, Write},
+        place::{At, Local, Place, PlaceArray, Rail, ReadOnly, ReadWrite, Target, Workgroup, Writable},
         push::Push,
         quant::{PackedFormat, QuantFormat},
         subgroup,

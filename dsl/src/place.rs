@@ -14,11 +14,11 @@ use crate::{
 pub trait Rail: 'static {}
 /// A place that stores may reach.
 #[diagnostic::on_unimplemented(
-    message = "this place is read-only",
+    message = "`{Self}` cannot be written",
     label = "nothing can be stored here",
     note = "a kernel stores to `&BufMut<T>`, to workgroup memory and to `let mut` variables"
 )]
-pub trait Writable: Rail {}
+pub trait Writable {}
 
 /// A buffer that the kernel only reads.
 pub struct ReadOnly;
@@ -98,7 +98,7 @@ pub trait Slot: Sized + 'static {
     /// [`ByValue`] or [`ByReference`].
     type Kind;
     /// What field access on a place finds.
-    type Fields<R: Rail>: Copy;
+    type Fields<R: Rail>;
     /// The fields of a place.
     fn fields<R: Rail>(path: Path) -> Self::Fields<R>;
 }
@@ -113,14 +113,6 @@ pub struct Place<T: Slot, R: Rail> {
     path: Path,
     fields: T::Fields<R>,
 }
-
-impl<T: Slot, R: Rail> Clone for Place<T, R> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T: Slot, R: Rail> Copy for Place<T, R> {}
 
 impl<T: Slot, R: Rail> Place<T, R> {
     /// The place at the end of a path.
@@ -181,31 +173,58 @@ where
 
 /// What stands left of `=`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be assigned to",
-    label = "not a variable, a writable buffer's element or workgroup memory",
-    note = "a variable that changes is declared `let mut`"
+    message = "`{Self}` cannot be written",
+    label = "nothing can be stored here",
+    note = "a kernel stores to `&BufMut<T>`, to workgroup memory and to `let mut` variables"
 )]
-pub trait Write: Sized {
+pub trait Target {
     /// The type of the value.
     type T: Value;
+    /// Where it lies.
+    type Rail;
     /// The same place, its indices evaluated.
-    #[track_caller]
-    fn pin(&self) -> Self;
+    fn pin(&self, at: Location) -> Self;
     /// Stores a value.
-    #[track_caller]
-    fn write(&self, value: Ex<Self::T>);
+    fn store(&self, value: Ex<Self::T>, at: Location);
 }
 
-impl<T: Value, R: Writable> Write for Place<T, R> {
+impl<T: Value, R: Rail> Target for Place<T, R> {
     type T = T;
-    #[track_caller]
-    fn pin(&self) -> Self {
-        Place::new(self.path.pin(Location::caller()))
+    type Rail = R;
+    fn pin(&self, at: Location) -> Self {
+        Place::new(self.path.pin(at))
     }
-    #[track_caller]
-    fn write(&self, value: Ex<T>) {
-        self.path.store(value.id, Location::caller());
+    fn store(&self, value: Ex<T>, at: Location) {
+        self.path.store(value.id, at);
     }
+}
+
+/// The rail of what `let` names: it is no place at all.
+pub struct LetWithoutMut;
+
+/// A name is not written; that this is an error shows in [`write`], once.
+impl<T: Value> Target for Ex<T> {
+    type T = T;
+    type Rail = LetWithoutMut;
+    fn pin(&self, _: Location) -> Self {
+        *self
+    }
+    fn store(&self, _: Ex<T>, _: Location) {}
+}
+
+/// `place = value`.
+#[track_caller]
+pub fn write<P: Target>(place: &P, value: Ex<P::T>)
+where
+    P::Rail: Writable,
+{
+    place.store(value, Location::caller());
+}
+
+/// The place of `place op= ..`, its indices evaluated.
+#[track_caller]
+pub fn pin<P: Target>(place: &P) -> P {
+    place.pin(Location::caller())
 }
 
 /// A `let mut`.

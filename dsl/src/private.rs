@@ -4,7 +4,7 @@ pub use half::f16;
 pub use kiln_abi::{self as abi, DType, LaunchArgs, StageErrors, StagedKernel};
 
 pub use crate::{
-    block::{Block, BlockField, Buf, BufMut, Elem, Extent, Memory, Types, offsets},
+    block::{Block, BlockField, Elem, Extent, Memory, Types, buffer, buffer_mut, offsets},
     contract::{Count, ToCount, grid, needed_bytes},
     control::{
         Cond, Hint, Merge, break_loop, continue_loop, end_loop, endless_loop, for_loop, lazy_and, lazy_end,
@@ -12,7 +12,7 @@ pub use crate::{
     },
     dims::{Dim, bind_dim, dim},
     ops::{add, bitand, bitor, bitxor, cast, div, eq, ge, gt, le, lt, mul, ne, neg, not, rem, shl, shr, sub},
-    place::{At, ByReference, Path, Rail, Slot, Write, array, repeat, var},
+    place::{At, ByReference, Path, Rail, Slot, array, pin, repeat, var, write},
     push::{Fields, MAX_PUSH_BYTES, Push, PushScalar, push},
     session::{Session, enter},
     value::{Ex, Read, Scalar, lit_float, lit_int},

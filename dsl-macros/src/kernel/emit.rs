@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use syn::{Attribute, GenericParam, Generics, ItemFn, WherePredicate, spanned::Spanned};
 
@@ -155,10 +155,10 @@ fn stage(f: &ItemFn, options: &Options, params: &[Param], errors: &mut Vec<syn::
     for p in params {
         match p {
             Param::Buffer { name, ty, elem, .. } => {
-                let (text, buf) = (name.to_string(), buffer_type(ty));
+                let (text, declare) = (name.to_string(), declaration(ty, name.span()));
                 inputs.push(quote!(#name: #ty));
                 passed.push(
-                    quote_spanned!(name.span()=> &::kiln_dsl::private::#buf::<#elem>::declare(#text, #binding)),
+                    quote_spanned!(name.span()=> &::kiln_dsl::private::#declare::<#elem>(#text, #binding)),
                 );
                 binding += 1;
             }
@@ -199,11 +199,11 @@ fn stage(f: &ItemFn, options: &Options, params: &[Param], errors: &mut Vec<syn::
     }
 }
 
-/// `Buf` or `BufMut`, as the parameter says.
-fn buffer_type(ty: &syn::Type) -> Ident {
+/// What declares a `&Buf<T>` or a `&BufMut<T>`.
+fn declaration(ty: &syn::Type, span: Span) -> Ident {
     let mut names = BTreeSet::new();
     idents(quote!(#ty), &mut names);
-    format_ident!("{}", if names.contains("BufMut") { "BufMut" } else { "Buf" })
+    Ident::new(if names.contains("BufMut") { "buffer_mut" } else { "buffer" }, span)
 }
 
 fn bind(options: &Options, params: &[Param], errors: &mut Vec<syn::Error>) -> TokenStream {

@@ -59,7 +59,7 @@ impl Lower {
                 let value = self.value(&a.right);
                 let place = self.place(&a.left);
                 let (left, name) = (a.left.span(), hidden("value", a.right.span()));
-                let write = trait_call(left, "Write", "write", quote_spanned!(left=> &#place, #name));
+                let write = call(left, "write", quote_spanned!(left=> &#place, #name));
                 quote_spanned!(left=> { let #name = #value; #write })
             }
             Expr::Call(c) => match &*c.func {
@@ -221,10 +221,10 @@ impl Lower {
         let place = self.place(&b.left);
         let value = self.value(&b.right);
         let (pinned, operand) = (hidden("pinned", left), hidden("operand", b.right.span()));
-        let pin = trait_call(left, "Write", "pin", quote_spanned!(left=> &#place));
+        let pin = call(left, "pin", quote_spanned!(left=> &#place));
         let old = read(left, &quote!(#pinned));
         let new = call(op, function, quote_spanned!(op=> #old, #operand));
-        let write = trait_call(left, "Write", "write", quote_spanned!(left=> &#pinned, #new));
+        let write = call(left, "write", quote_spanned!(left=> &#pinned, #new));
         quote_spanned!(left=> { let #pinned = #pin; let #operand = #value; #write })
     }
 

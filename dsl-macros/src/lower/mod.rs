@@ -68,9 +68,10 @@ fn trait_call(span: Span, name: &str, method: &str, args: TokenStream) -> TokenS
     quote_spanned!(span=> ::kiln_dsl::private::#name::#method(#args))
 }
 
-/// A name of ours: the user's code cannot see it, its errors point at the user's token.
+/// A name of ours. It has the user's span, hygiene included: with another, rustc would report an error in what the
+/// name holds at the attribute instead of at the user's token.
 fn hidden(name: &str, span: Span) -> Ident {
-    Ident::new(name, Span::mixed_site().located_at(span))
+    Ident::new(&format!("__kiln_{name}"), span)
 }
 
 /// The host tokens of `comptime!(..)`.

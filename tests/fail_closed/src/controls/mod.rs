@@ -1,0 +1,16 @@
+//! The control twins by topic, under the names of their fixtures.
+
+pub mod expressions;
+pub mod functions;
+pub mod signatures;
+pub mod statements;
+pub mod structs;
+pub mod types;
+
+use crate::Control;
+
+/// Every control twin.
+pub fn all() -> Vec<Control> {
+    [expressions::all(), functions::all(), signatures::all(), statements::all(), structs::all(), types::all()]
+        .concat()
+}

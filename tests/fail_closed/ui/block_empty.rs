@@ -1,0 +1,6 @@
+use kiln_dsl::prelude::*;
+
+#[derive(Block)]
+pub struct Pair {}
+
+fn main() {}

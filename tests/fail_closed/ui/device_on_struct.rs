@@ -1,0 +1,6 @@
+use kiln_dsl::prelude::*;
+
+#[device]
+pub struct Helper;
+
+fn main() {}

@@ -1,0 +1,21 @@
+use kiln_dsl::prelude::*;
+
+#[derive(Block)]
+pub struct OneBlock {
+    d: f32,
+}
+
+pub struct One;
+
+#[device]
+impl QuantFormat for One {
+    type Block = OneBlock;
+    const BLK: u32 = 1;
+}
+
+#[kernel(local_size = 64, grid = 1)]
+pub fn case<F: QuantFormat>(w: &Buf<F::Block>, y: &BufMut<f32>) {
+    y[0] = F::decode(&w[0], 0);
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use kiln_dsl::prelude::*;
+
+#[kernel(local_size = 64, grid = 1, threads = 4)]
+pub fn case(y: &BufMut<f32>) {
+    y[0] = 1.0;
+}
+
+fn main() {}

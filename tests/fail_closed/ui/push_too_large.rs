@@ -1,0 +1,40 @@
+use kiln_dsl::prelude::*;
+
+#[derive(Push)]
+pub struct Numbers {
+    n0: u32,
+    n1: u32,
+    n2: u32,
+    n3: u32,
+    n4: u32,
+    n5: u32,
+    n6: u32,
+    n7: u32,
+    n8: u32,
+    n9: u32,
+    n10: u32,
+    n11: u32,
+    n12: u32,
+    n13: u32,
+    n14: u32,
+    n15: u32,
+    n16: u32,
+    n17: u32,
+    n18: u32,
+    n19: u32,
+    n20: u32,
+    n21: u32,
+    n22: u32,
+    n23: u32,
+    n24: u32,
+    n25: u32,
+    n26: u32,
+    n27: u32,
+    n28: u32,
+    n29: u32,
+    n30: u32,
+    n31: u32,
+    n32: u32,
+}
+
+fn main() {}

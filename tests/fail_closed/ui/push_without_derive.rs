@@ -1,0 +1,12 @@
+use kiln_dsl::prelude::*;
+
+pub struct Numbers {
+    n: u32,
+}
+
+#[kernel(local_size = 64, grid = 1)]
+pub fn case(y: &BufMut<f32>, #[push] p: Numbers) {
+    y[0] = 1.0;
+}
+
+fn main() {}

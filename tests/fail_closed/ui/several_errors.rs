@@ -1,0 +1,11 @@
+use kiln_dsl::prelude::*;
+
+#[kernel(local_size = 64, grid = 1)]
+pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+    let i = global_id_x();
+    let a = match i { _ => 0 };
+    let b = "b";
+    y[i] = x[i]?;
+}
+
+fn main() {}

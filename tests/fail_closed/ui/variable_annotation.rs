@@ -1,0 +1,10 @@
+use kiln_dsl::prelude::*;
+
+#[kernel(local_size = 64, grid = 1)]
+pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+    let i = global_id_x();
+    let mut a: (f32, f32) = (x[i], 1.0);
+    y[i] = a.0;
+}
+
+fn main() {}
