@@ -1,0 +1,261 @@
+//! The tokenizer on vocabularies made here: what it refuses, how it merges, and what it gives back.
+
+use kiln_engine::tokenizer::{
+    ControlText, Detokenizer, SpecialText, TokenKind, Tokenizer, TokenizerError, VocabSpec, byte_text,
+};
+use proptest::prelude::*;
+
+/// A byte-level vocabulary: the 256 bytes, then some words, then control and user-defined tokens.
+struct Made {
+    texts: Vec<String>,
+    types: Vec<i32>,
+    merges: Vec<String>,
+}
+
+impl Made {
+    fn new() -> Self {
+        let mut texts: Vec<String> = (0..=255u8).map(|byte| byte_text(&[byte])).collect();
+        let merges: Vec<String> = ["h e", "l l", "he ll", "Ġ w", "hell o", "a a", "aa aa"]
+            .iter()
+            .map(|&merge| merge.to_owned())
+            .collect();
+        texts.extend(merges.iter().map(|merge| merge.replace(' ', "")));
+        let mut types = vec![1; texts.len()];
+        for (text, kind) in [("<|a|>", 3), ("<|a|><|b|>", 3), ("<|b|>", 3), ("@user", 4), ("<unk>", 2)] {
+            texts.push(text.to_owned());
+            types.push(kind);
+        }
+        Self { texts, types, merges }
+    }
+
+    fn spec(&self) -> VocabSpec<'_> {
+        VocabSpec {
+            model: Some("gpt2"),
+            pre: Some("gpt-2"),
+            tokens: self.texts.iter().map(String::as_str).collect(),
+            token_types: Some(self.types.clone()),
+            merges: self.merges.iter().map(String::as_str).collect(),
+            ..VocabSpec::default()
+        }
+    }
+
+    fn tokenizer(&self) -> Tokenizer {
+        Tokenizer::new(&self.spec()).unwrap()
+    }
+
+    fn id(&self, text: &str) -> u32 {
+        self.texts.iter().position(|token| token == text).unwrap() as u32
+    }
+
+    fn ids(&self, texts: &[&str]) -> Vec<u32> {
+        texts.iter().map(|text| self.id(text)).collect()
+    }
+}
+
+#[test]
+fn the_best_rank_joins_first_and_the_leftmost_of_equals() {
+    let made = Made::new();
+    let tokenizer = made.tokenizer();
+    let encode = |text: &str| tokenizer.encode(text, SpecialText::Plain);
+    assert_eq!(encode("hello world"), made.ids(&["hello", "Ġw", "o", "r", "l", "d"]));
+    assert_eq!(encode("aaaaaaa"), made.ids(&["aaaa", "aa", "a"]));
+    assert_eq!(encode("lll"), made.ids(&["ll", "l"]));
+    assert!(encode("").is_empty());
+}
+
+#[test]
+fn the_longest_literal_token_wins_wherever_it_stands() {
+    let made = Made::new();
+    let tokenizer = made.tokenizer();
+    let parse = |text: &str| tokenizer.encode(text, SpecialText::Parse);
+    assert_eq!(parse("<|a|><|b|>"), made.ids(&["<|a|><|b|>"]));
+    assert_eq!(parse("<|a|><|a|><|b|><|b|>"), made.ids(&["<|a|>", "<|a|><|b|>", "<|b|>"]));
+    assert_eq!(parse("h<|a|>h"), made.ids(&["h", "<|a|>", "h"]));
+    assert_eq!(parse("<|a|"), made.ids(&["<", "|", "a", "|"]));
+    // A user-defined token is literal even in plain text, a control token is not.
+    let plain = |text: &str| tokenizer.encode(text, SpecialText::Plain);
+    assert_eq!(plain("h@userh"), made.ids(&["h", "@user", "h"]));
+    assert_eq!(plain("<|a|>"), made.ids(&["<", "|", "a", "|", ">"]));
+}
+
+#[test]
+fn bos_and_eos_are_what_the_file_says() {
+    let made = Made::new();
+    let (a, b) = (made.id("<|a|>"), made.id("<|b|>"));
+    let with = |pre, add_bos, add_eos| {
+        let spec = VocabSpec { pre: Some(pre), bos: Some(a), eos: Some(b), add_bos, add_eos, ..made.spec() };
+        let tokenizer = Tokenizer::new(&spec).unwrap();
+        (tokenizer.encode_framed("h", SpecialText::Parse), tokenizer.encode_prompt("h", SpecialText::Parse))
+    };
+    let h = made.id("h");
+    assert_eq!(with("gpt-2", None, None), (vec![h], vec![h]));
+    assert_eq!(with("gpt-2", Some(true), None), (vec![a, h], vec![a, h]));
+    assert_eq!(with("gpt-2", None, Some(true)), (vec![h, b], vec![h]));
+    assert_eq!(with("llama-bpe", None, None), (vec![a, h], vec![a, h]));
+    assert_eq!(with("llama-bpe", Some(false), None), (vec![h], vec![h]));
+}
+
+#[test]
+fn a_well_known_end_is_control_and_ends_whatever_its_type() {
+    let mut made = Made::new();
+    made.texts.push("<|im_end|>".to_owned());
+    made.types.push(1);
+    let tokenizer = made.tokenizer();
+    let id = made.id("<|im_end|>");
+    assert_eq!(tokenizer.kind(id).unwrap(), TokenKind::Control);
+    assert!(tokenizer.is_end(id) && !tokenizer.is_end(made.id("<|a|>")));
+    assert_eq!(tokenizer.encode("x<|im_end|>", SpecialText::Parse), [made.id("x"), id]);
+}
+
+#[test]
+fn bytes_without_a_token_are_left_out_and_said() {
+    let mut made = Made::new();
+    let at = made.id("x") as usize;
+    made.texts[at] = "xx".to_owned();
+    let tokenizer = made.tokenizer();
+    assert_eq!(tokenizer.missing_bytes(), [b'x']);
+    assert_eq!(tokenizer.encode("axb", SpecialText::Plain), made.ids(&["a", "b"]));
+}
+
+/// Every refusal, each beside `Made` itself, which is accepted: name and a part of the sentence.
+#[test]
+fn refusals() {
+    let made = Made::new();
+    Tokenizer::new(&made.spec()).unwrap();
+    let check = |spec: VocabSpec, want: &str| {
+        let error = Tokenizer::new(&spec).unwrap_err();
+        let (name, sentence) = want.split_once(": ").unwrap();
+        assert!(format!("{error:?}").starts_with(name), "{error:?}, expected {name}");
+        let message = error.to_string();
+        assert!(message.contains(sentence) && !message.contains('\n'), "{message:?}, expected {sentence:?}");
+    };
+    let n = made.texts.len() as u32;
+    check(VocabSpec::default(), "Absent: tokenizer.ggml.model is absent");
+    check(VocabSpec { model: Some("none"), ..made.spec() }, "Absent: is \"none\"");
+    check(
+        VocabSpec { model: Some("bert"), ..made.spec() },
+        "UnknownModel: \"bert\" is not supported; known: gpt2",
+    );
+    check(VocabSpec { pre: None, ..made.spec() }, "MissingPre: does not name its pre-tokenizer");
+    check(
+        VocabSpec { pre: Some("nope"), ..made.spec() },
+        "UnknownPre: \"nope\" is not supported; known: gpt-2,",
+    );
+    check(VocabSpec { pre: Some("default"), ..made.spec() }, "UnknownPre: \"default\"");
+    check(VocabSpec { tokens: vec![], ..made.spec() }, "MissingList: tokenizer.ggml.tokens");
+    check(VocabSpec { merges: vec![], ..made.spec() }, "MissingList: tokenizer.ggml.merges");
+    check(VocabSpec { token_types: Some(vec![1]), ..made.spec() }, "TypesLength: 1 entries for 268 tokens");
+    check(VocabSpec { bos: Some(n), ..made.spec() }, "SpecialId: tokenizer.ggml.bos_token_id is 268");
+    check(
+        VocabSpec { eot: Some(u32::MAX), ..made.spec() },
+        "SpecialId: tokenizer.ggml.eot_token_id is 4294967295",
+    );
+    check(VocabSpec { add_bos: Some(true), ..made.spec() }, "MissingSpecial: tokenizer.ggml.bos_token_id");
+    check(VocabSpec { add_eos: Some(true), ..made.spec() }, "MissingSpecial: tokenizer.ggml.eos_token_id");
+    for (merge, part) in
+        [("ab", "\"ab\" is none"), ("h zz", "\"zz\""), ("b b", "\"bb\""), (" x", ""), ("", ""), ("h ", "")]
+    {
+        let merges = vec!["h e", merge];
+        check(VocabSpec { merges, ..made.spec() }, &format!("Merge: {part}"));
+    }
+    let typed = |id: usize, kind: i32| {
+        let mut types = made.types.clone();
+        types[id] = kind;
+        VocabSpec { token_types: Some(types), ..made.spec() }
+    };
+    check(typed(3, 7), "TokenType: token 3 has type 7");
+    check(typed(3, -1), "TokenType: token 3 has type -1");
+    check(typed(65, 6), "ByteToken: token 65");
+    let mut twice = made.spec();
+    twice.tokens[260] = twice.tokens[104];
+    twice.merges = vec!["l l"];
+    check(twice, "DuplicateToken: tokens 104 and 260 have the same text \"h\"");
+    let error = made.tokenizer().decode(&[n], ControlText::Shown).unwrap_err();
+    assert!(matches!(error, TokenizerError::UnknownId { id: 268, n_tokens: 268 }), "{error:?}");
+}
+
+#[test]
+fn half_characters_are_held_back() {
+    let made = Made::new();
+    let tokenizer = made.tokenizer();
+    let feed = |bytes: &[u8]| {
+        let mut stream = Detokenizer::new(ControlText::Hidden);
+        let id = |byte: &u8| made.id(&byte_text(&[*byte]));
+        let mut pieces: Vec<String> =
+            bytes.iter().map(|byte| stream.push(&tokenizer, id(byte)).unwrap()).collect();
+        pieces.push(stream.finish());
+        pieces
+    };
+    assert_eq!(feed("é".as_bytes()), ["", "é", ""]);
+    assert_eq!(feed("😀".as_bytes()), ["", "", "", "😀", ""]);
+    assert_eq!(feed(&[0xf0, 0x9f, b'a']), ["", "", "\u{fffd}a", ""]);
+    assert_eq!(feed(&[0xff, b'a']), ["\u{fffd}", "a", ""]);
+    assert_eq!(feed(&[0xe4, 0xb8]), ["", "", "\u{fffd}"]);
+    assert_eq!(feed(&[0xed, 0xa0, 0x80]), ["", "\u{fffd}\u{fffd}", "\u{fffd}", ""]);
+    assert_eq!(feed(&[0xc3, 0xc3, 0xa9]), ["", "\u{fffd}", "é", ""]);
+}
+
+#[test]
+fn control_tokens_are_hidden_or_shown() {
+    let made = Made::new();
+    let tokenizer = made.tokenizer();
+    let ids = made.ids(&["h", "<|a|>", "@user", "<unk>", "e"]);
+    assert_eq!(tokenizer.decode(&ids, ControlText::Hidden).unwrap(), "h@usere");
+    assert_eq!(tokenizer.decode(&ids, ControlText::Shown).unwrap(), "h<|a|>@user<unk>e");
+    // Between the halves of a character: hidden it does not part them, shown it does.
+    let halves = [made.id(&byte_text(&[0xc3])), made.id("<|a|>"), made.id(&byte_text(&[0xa9]))];
+    assert_eq!(tokenizer.decode(&halves, ControlText::Hidden).unwrap(), "é");
+    assert_eq!(tokenizer.decode(&halves, ControlText::Shown).unwrap(), "\u{fffd}<|a|>\u{fffd}");
+}
+
+/// Every pre-tokenizer family.
+const PRES: [&str; 6] = ["gpt-2", "smollm", "llama-bpe", "glm4", "qwen2", "qwen35"];
+
+proptest! {
+    #[test]
+    fn any_text_comes_back(text in any::<String>(), near in "[ha l\\p{L}\\p{N}\\p{M}\\s'<|>@user]{0,40}", pre in 0..PRES.len()) {
+        let made = Made::new();
+        let spec = VocabSpec { pre: Some(PRES[pre]), add_bos: Some(false), ..made.spec() };
+        let tokenizer = Tokenizer::new(&spec).unwrap();
+        for text in [&text, &near] {
+            for special in [SpecialText::Plain, SpecialText::Parse] {
+                let ids = tokenizer.encode(text, special);
+                prop_assert_eq!(&tokenizer.decode(&ids, ControlText::Shown).unwrap(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn no_vocabulary_panics(
+        texts in prop::collection::vec("[abĠ<>|x0-9é ]{0,4}|<0x[0-9A-G]{1,2}>", 0..40),
+        types in prop::option::of(prop::collection::vec(-1..8, 0..40)),
+        picks in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..20),
+        odd in prop::collection::vec("[abĠ ]{0,5}", 0..3),
+        ids in prop::array::uniform4(prop::option::of(0u32..50)),
+        flags in prop::array::uniform2(any::<Option<bool>>()),
+        pre in 0..PRES.len(),
+        text in any::<String>(),
+    ) {
+        // Mostly merges of known tokens, so that many vocabularies are accepted.
+        let mut merges = odd;
+        if !texts.is_empty() {
+            merges.extend(picks.iter().map(|(l, r)| format!("{} {}", l.get(&texts), r.get(&texts))));
+        }
+        let spec = VocabSpec {
+            model: Some("gpt2"),
+            pre: Some(PRES[pre]),
+            tokens: texts.iter().map(String::as_str).collect(),
+            token_types: types,
+            merges: merges.iter().map(String::as_str).collect(),
+            bos: ids[0], eos: ids[1], eot: ids[2], eom: ids[3],
+            add_bos: flags[0], add_eos: flags[1],
+        };
+        match Tokenizer::new(&spec) {
+            Ok(tokenizer) => {
+                let ids = tokenizer.encode_framed(&text, SpecialText::Parse);
+                prop_assert!(tokenizer.decode(&ids, ControlText::Shown).is_ok());
+            }
+            Err(error) => prop_assert!(!error.to_string().contains('\n')),
+        }
+    }
+}
