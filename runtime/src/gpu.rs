@@ -99,7 +99,8 @@ impl Gpu {
     pub fn room(&self) -> Room {
         let device = &self.0.device;
         let heaps = caps::heaps(&device.instance, device.physical, self.0.memory_budget);
-        caps::device_room(&heaps, self.0.info.caps.kind)
+        let room = caps::device_room(&heaps, self.0.info.caps.kind);
+        Room { bytes: self.0.options.faults.room_bytes.unwrap_or(room.bytes), ..room }
     }
 
     /// The largest buffer that [`Device::allocate`] gives, in bytes: bindable as a whole, in one allocation.

@@ -10,6 +10,9 @@ use ash::{Entry, ext::debug_utils, vk};
 use crate::{RuntimeError, handle::failed, sync::lock};
 
 const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
+/// Hazards within a command buffer, between submits, and of what kernels do to their storage buffers.
+const SETTINGS: [&CStr; 3] =
+    [c"validate_sync", c"syncval_submit_time_validation", c"syncval_shader_accesses_heuristic"];
 
 /// Every warning and error of the validation layer, in order. It outlives the device, so that leaks show.
 #[derive(Clone, Debug, Default)]
@@ -123,19 +126,35 @@ fn create_validated(
     // SAFETY: the entry is loaded and the layer's name is a C string.
     let offered = unsafe { entry.enumerate_instance_extension_properties(Some(LAYER)) }
         .map_err(|_| RuntimeError::NoValidationLayer)?;
+    let offers = |name: &CStr| offered.iter().any(|p| p.extension_name_as_c_str() == Ok(name));
     let mut extensions = vec![debug_utils::NAME.as_ptr()];
-    let features_name = vk::EXT_VALIDATION_FEATURES_NAME;
-    let has_features = offered.iter().any(|p| p.extension_name_as_c_str() == Ok(features_name));
-    if has_features {
-        extensions.push(features_name.as_ptr());
-    }
+    // Synchronization checks are off by default; newer layers take settings, older ones a list of features.
+    let on = vk::TRUE.to_ne_bytes();
+    let settings = SETTINGS.map(|name| vk::LayerSettingEXT {
+        p_layer_name: LAYER.as_ptr(),
+        p_setting_name: name.as_ptr(),
+        ty: vk::LayerSettingTypeEXT::BOOL32,
+        value_count: 1,
+        p_values: on.as_ptr().cast(),
+        ..Default::default()
+    });
+    let mut settings = vk::LayerSettingsCreateInfoEXT::default().settings(&settings);
     let checks = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
     let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&checks);
+    let takes_settings = offers(vk::EXT_LAYER_SETTINGS_NAME);
+    let takes_features = !takes_settings && offers(vk::EXT_VALIDATION_FEATURES_NAME);
+    if takes_settings {
+        extensions.push(vk::EXT_LAYER_SETTINGS_NAME.as_ptr());
+    } else if takes_features {
+        extensions.push(vk::EXT_VALIDATION_FEATURES_NAME.as_ptr());
+    }
     // Linked into the instance too, the messenger also hears what goes wrong while the instance is destroyed.
     let mut early = messenger_info(log);
     let mut info =
         app_info().enabled_layer_names(&layers).enabled_extension_names(&extensions).push_next(&mut early);
-    if has_features {
+    if takes_settings {
+        info = info.push_next(&mut settings);
+    } else if takes_features {
         info = info.push_next(&mut features);
     }
     let raw = create(entry, &info)?;
@@ -178,8 +197,11 @@ unsafe extern "system" fn record_message(
     // SAFETY: by this function's contract; the layer's strings live during the call.
     unsafe {
         let log = &*log.cast_const().cast::<Mutex<Vec<String>>>();
-        if let Some(text) = data.as_ref().and_then(|data| data.message_as_c_str()) {
-            lock(log).push(text.to_string_lossy().into_owned());
+        if let Some(data) = data.as_ref() {
+            let text = |part: Option<&CStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+            let message =
+                format!("{}: {}", text(data.message_id_name_as_c_str()), text(data.message_as_c_str()));
+            lock(log).push(message);
         }
     }
     vk::FALSE

@@ -7,7 +7,7 @@
 //! with a name.
 //! Never: knows a format, a kernel or a model, writes a kernel's words, or decides what a plan should contain.
 //!
-//! Reading order: [`options`], `choose`, `caps`, `memory`, `pipeline`, `hazard`, [`record`], `submit`, [`gpu`].
+//! Reading order: [`options`], `choose`, `caps`, `memory`, `pipeline`, `hazard`, [`record`], [`replay`], `submit`, [`gpu`].
 
 mod buffers;
 mod cache;
@@ -26,6 +26,7 @@ pub mod options;
 mod pipeline;
 mod ranges;
 pub mod record;
+pub mod replay;
 pub mod room;
 mod submit;
 mod sync;
@@ -39,7 +40,8 @@ pub use instance::ValidationLog;
 pub use memory::{MemoryUse, Placement};
 pub use options::{CacheDir, Faults, RuntimeOptions};
 pub use pipeline::{CacheUse, Prepared};
-pub use record::{RecordOptions, Recorded, Recorder};
+pub use record::{RecordOptions, Recorder};
+pub use replay::Recorded;
 pub use room::{Room, RoomBound};
 pub use submit::Ticket;
 pub use timing::{TimestampClock, Timing};

@@ -2,7 +2,10 @@
 
 use std::{
     ptr::NonNull,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{Ordering, fence},
+    },
 };
 
 use ash::vk;
@@ -10,8 +13,10 @@ use kiln_abi::{DeviceError, Limits};
 
 use crate::{handle::DeviceHandle, ranges::Ranges, room::Room, sync::lock};
 
-/// Bytes of a slab that small buffers share.
-const SLAB_BYTES: u64 = 64 << 20;
+/// Bytes of a device slab that small buffers share.
+const DEVICE_SLAB_BYTES: u64 = 64 << 20;
+/// The same in host memory, which holds little: it is pinned.
+const HOST_SLAB_BYTES: u64 = 4 << 20;
 /// From this size on a buffer has a slab of its own, so that little is lost between large tensors.
 const OWN_SLAB_BYTES: u64 = 16 << 20;
 /// Every range starts and ends at a multiple of this: no device asks for more of a binding's offset.
@@ -127,7 +132,11 @@ impl Memory {
         let shared = rounded < OWN_SLAB_BYTES;
         let room = room();
         let most = room.map_or(u64::MAX, |room| room.bytes / ALIGNMENT * ALIGNMENT).min(self.slab_limit());
-        let slab_bytes = if shared { SLAB_BYTES.min(most).max(rounded) } else { rounded };
+        let usual = match placement {
+            Placement::Device => DEVICE_SLAB_BYTES,
+            Placement::Host => HOST_SLAB_BYTES,
+        };
+        let slab_bytes = if shared { usual.min(most).max(rounded) } else { rounded };
         if let Some(room) = room.filter(|room| slab_bytes > room.bytes) {
             return Err(out_of_memory(format!("{room}; free buffers, or ask for less")));
         }
@@ -306,7 +315,10 @@ impl Allocation {
     pub(crate) fn peek(&self, start: u64) -> Option<u32> {
         let at = self.address(start, 4).filter(|at| at.cast::<u32>().is_aligned())?;
         // SAFETY: the range is inside the mapping and aligned; the load is volatile, as the device may write there.
-        Some(u32::from_le(unsafe { at.cast::<u32>().read_volatile() }))
+        let word = u32::from_le(unsafe { at.cast::<u32>().read_volatile() });
+        // A reader that sees a sequence number here then sees what was written before it.
+        fence(Ordering::Acquire);
+        Some(word)
     }
 }
 

@@ -56,6 +56,8 @@ pub enum CacheDir {
 pub struct Faults {
     /// The allocation that reports no memory.
     pub fail_allocation: Option<u64>,
+    /// The room that is left, whatever the system says.
+    pub room_bytes: Option<u64>,
     /// The kernel whose pipeline cannot be made.
     pub fail_pipeline: Option<String>,
     /// The submit that loses the device (uploads and readbacks through staging count).

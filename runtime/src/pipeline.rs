@@ -34,6 +34,10 @@ impl Prepared {
         &self.0.kernel.layout
     }
 
+    pub(crate) fn is_of(&self, device: &Arc<DeviceHandle>) -> bool {
+        Arc::ptr_eq(&self.0.device, device)
+    }
+
     /// The kernel it was made from.
     pub fn kernel(&self) -> &StagedKernel {
         &self.0.kernel

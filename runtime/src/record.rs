@@ -1,22 +1,16 @@
 //! Recording many commands once, with the barriers their accesses need, to submit them any number of times.
 
-use std::{
-    collections::BTreeMap,
-    mem::ManuallyDrop,
-    sync::{Arc, Mutex},
-};
+use std::sync::Arc;
 
 use ash::vk;
-use kiln_abi::{
-    Access, BufferRange, Device, DeviceError, Dispatch, Grid, Kernel, LaunchArgs, LaunchError, launch,
-};
+use kiln_abi::{Access, BufferRange, Device, DeviceError, Dispatch, Grid, LaunchArgs, LaunchError, launch};
 
 use crate::{
-    Gpu, Prepared, Ticket, Timing,
+    Gpu, Prepared, Recorded,
     command::Commands,
     hazard::{Hazards, Stages, Touch},
     memory::Allocation,
-    sync::lock,
+    replay::Held,
 };
 
 /// How a recording is made.
@@ -41,16 +35,6 @@ pub struct Recorder {
     steps: Vec<(String, String)>,
     kernels: Vec<Prepared>,
     held: Held,
-}
-
-/// The buffers a recording keeps alive, each once, by address.
-#[derive(Default)]
-struct Held(BTreeMap<usize, Arc<Allocation>>);
-
-impl Held {
-    fn add(&mut self, allocation: &Arc<Allocation>) {
-        self.0.entry(Arc::as_ptr(allocation).addr()).or_insert_with(|| allocation.clone());
-    }
 }
 
 impl Recorder {
@@ -93,19 +77,6 @@ impl Recorder {
     pub fn launch(&mut self, kernel: &Prepared, args: &LaunchArgs) -> Result<(), LaunchError> {
         launch::check(&self.gpu, kernel.kernel(), args)?;
         Ok(self.dispatch(kernel, &args.bindings, &args.push, args.grid)?)
-    }
-
-    /// Records a typed launch of a kernel that was prepared from the same variant.
-    ///
-    /// # Errors
-    /// As for [`Recorder::launch`].
-    pub fn launch_kernel<K: Kernel>(
-        &mut self,
-        prepared: &Prepared,
-        kernel: &K,
-        args: &K::Args<'_>,
-    ) -> Result<(), LaunchError> {
-        self.launch(prepared, &kernel.bind(args))
     }
 
     /// Records a dispatch. Length contracts and overlaps are [`Recorder::launch`]'s to check.
@@ -240,16 +211,8 @@ impl Recorder {
     pub fn finish(self) -> Result<Recorded, DeviceError> {
         self.commands.barrier_to_host();
         self.commands.end(&self.name)?;
-        let what = describe(&self.name, &self.steps);
-        let parts = Parts { commands: self.commands, _kernels: self.kernels, _held: self.held };
-        Ok(Recorded {
-            gpu: self.gpu,
-            what: what.into(),
-            timed: self.options.timestamps,
-            steps: self.steps,
-            last: Mutex::new(None),
-            parts: ManuallyDrop::new(parts),
-        })
+        let held = (self.kernels, self.held);
+        Ok(Recorded::new(self.gpu, &self.name, self.steps, self.options.timestamps, self.commands, held))
     }
 
     /// Everything that Vulkan leaves undefined is an error here.
@@ -259,6 +222,9 @@ impl Recorder {
         bindings: &[BufferRange],
         push: &[u8],
     ) -> Result<(Vec<Arc<Allocation>>, Vec<Touch>), DeviceError> {
+        if !kernel.is_of(&self.gpu.0.device) {
+            return Err(refused(kernel.name(), "it was prepared for another device".into()));
+        }
         let (name, layout, limits) = (kernel.name(), kernel.layout(), &self.gpu.caps().limits);
         if bindings.len() != layout.bindings.len() {
             let (needed, given) = (layout.bindings.len(), bindings.len());
@@ -330,86 +296,6 @@ impl Recorder {
     }
 }
 
-/// A finished recording. It holds its kernels and buffers: freeing a buffer leaves it intact for the recording.
-pub struct Recorded {
-    gpu: Gpu,
-    what: Arc<str>,
-    timed: bool,
-    steps: Vec<(String, String)>,
-    last: Mutex<Option<Ticket>>,
-    parts: ManuallyDrop<Parts>,
-}
-
-struct Parts {
-    commands: Commands,
-    _kernels: Vec<Prepared>,
-    _held: Held,
-}
-
-impl Recorded {
-    /// Starts a run, after those that were submitted before it.
-    ///
-    /// # Errors
-    /// [`DeviceError::Lost`] or a Vulkan failure.
-    pub fn submit(&self) -> Result<Ticket, DeviceError> {
-        let mut last = lock(&self.last);
-        // SAFETY: the buffer is finished, allows several pending runs, and `drop` waits for the last of them.
-        let ticket = unsafe { self.gpu.0.queue.submit(self.parts.commands.buffer, &self.what) }?;
-        *last = Some(ticket.clone());
-        Ok(ticket)
-    }
-
-    /// Runs it to its end.
-    ///
-    /// # Errors
-    /// As for [`Recorded::submit`] and [`Gpu::wait`].
-    pub fn run(&self) -> Result<(), DeviceError> {
-        let ticket = self.submit()?;
-        self.gpu.wait(&ticket, None)
-    }
-
-    /// What each command of the last run took, after waiting for it; `None` when it was recorded without
-    /// timestamps, when the queue has none, or before the first run.
-    ///
-    /// # Errors
-    /// As for [`Gpu::wait`].
-    pub fn timings(&self) -> Result<Option<Vec<Timing>>, DeviceError> {
-        let last = lock(&self.last).clone();
-        let (Some(ticket), Some(clock), true) = (last, self.gpu.info().timestamps, self.timed) else {
-            return Ok(None);
-        };
-        self.gpu.wait(&ticket, None)?;
-        let stamps = self.parts.commands.read_stamps(&self.what)?;
-        let timing = |((label, command), pair): (&(String, String), &[u64])| Timing {
-            label: label.clone(),
-            command: command.clone(),
-            ns: clock.between_ns(pair[0], pair[1]),
-        };
-        Ok(Some(self.steps.iter().zip(stamps.windows(2)).map(timing).collect()))
-    }
-
-    /// Number of recorded commands.
-    pub fn commands(&self) -> usize {
-        self.steps.len()
-    }
-}
-
-impl Drop for Recorded {
-    fn drop(&mut self) {
-        let over = match lock(&self.last).as_ref() {
-            Some(ticket) => self.gpu.0.queue.is_over(ticket),
-            None => true,
-        };
-        if over {
-            // SAFETY: nothing runs any more, and `parts` is not used after this.
-            unsafe { ManuallyDrop::drop(&mut self.parts) };
-        } else {
-            // Destroying what still runs is undefined; what hangs for longer than the timeout is left alone.
-            tracing::error!(what = %self.what, "still running; its memory is not given back");
-        }
-    }
-}
-
 fn touch(range: BufferRange, access: Access, stage: Stages) -> Touch {
     let end = range.offset_bytes.saturating_add(range.bytes);
     Touch { buffer: range.buffer, start: range.offset_bytes, end, access, stage }
@@ -417,25 +303,6 @@ fn touch(range: BufferRange, access: Access, stage: Stages) -> Touch {
 
 fn refused(kernel: &str, reason: String) -> DeviceError {
     DeviceError::Refused { kernel: kernel.into(), reason }
-}
-
-/// What errors call a recording: its only command, or its name with the commands it consists of.
-fn describe(name: &str, steps: &[(String, String)]) -> String {
-    const LISTED: usize = 8;
-    let mut commands: Vec<&str> = Vec::new();
-    for (_, command) in steps {
-        if !commands.contains(&command.as_str()) {
-            commands.push(command);
-        }
-    }
-    match commands.as_slice() {
-        [] => name.to_string(),
-        [only] => only.to_string(),
-        several => {
-            let more = if several.len() > LISTED { ", ..." } else { "" };
-            format!("{name} ({}{more})", several[..several.len().min(LISTED)].join(", "))
-        }
-    }
 }
 
 /// Runs one dispatch to its end.
@@ -448,20 +315,4 @@ pub(crate) fn run_one(gpu: &Gpu, dispatch: &Dispatch<'_>) -> Result<(), DeviceEr
     let mut recorder = Recorder::new(gpu, name, RecordOptions::default())?;
     recorder.dispatch(&kernel, dispatch.bindings, dispatch.push, dispatch.grid)?;
     recorder.finish()?.run()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::describe;
-
-    #[test]
-    fn errors_name_the_kernels_of_a_recording() {
-        let steps =
-            |names: &[&str]| -> Vec<_> { names.iter().map(|n| (String::new(), n.to_string())).collect() };
-        assert_eq!(describe("step", &[]), "step");
-        assert_eq!(describe("step", &steps(&["gemv", "gemv"])), "gemv");
-        assert_eq!(describe("step", &steps(&["norm", "gemv", "norm"])), "step (norm, gemv)");
-        let many = steps(&["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
-        assert_eq!(describe("step", &many), "step (a, b, c, d, e, f, g, h, ...)");
-    }
 }

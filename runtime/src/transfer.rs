@@ -7,7 +7,8 @@ use kiln_abi::{BufferId, BufferRange, DeviceError};
 use crate::{
     Gpu, Placement, Ticket,
     memory::Allocation,
-    record::{RecordOptions, Recorded, Recorder},
+    record::{RecordOptions, Recorder},
+    replay::Recorded,
     sync::lock,
 };
 
