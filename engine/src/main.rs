@@ -1,5 +1,7 @@
 //! The program `kiln` with the formats that come with it.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use kiln_kernels::Registry;

@@ -32,15 +32,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Answer one prompt
     Run(run::Args),
-    /// Talk with a model, turn by turn
     Chat(chat::Args),
-    /// Write the logits of given token ids to a file
     Logits(logits::Args),
-    /// Turn text into token ids
     Tokenize(tokenize::Args),
-    /// Show what a file holds and whether Kiln can run it
     Inspect(inspect::Args),
 }
 

@@ -1,4 +1,4 @@
-//! Architectures: one file each and one row in [`ARCHITECTURES`].
+//! Architectures: one file each and one row in the table below.
 //!
 //! A model file has three parts in this order: hyper-parameters, tensors, layers. It contains no byte
 //! arithmetic and knows no format and no device; what is particular about an architecture (how rope pairs
