@@ -116,8 +116,13 @@ fn run_tests(chosen: &[Pick], place: Where) -> Result<(Counts, Outcome)> {
         return Ok((Counts::default(), Outcome::NotRun(why.to_string())));
     }
     let env = test_env(place, &driver)?;
-    let (mut counts, mut failures) = (Counts::default(), Vec::new());
-    for binary in cargo::binaries()?.iter().filter(|binary| picks(chosen, &binary.package, &binary.target)) {
+    let binaries = cargo::binaries()?;
+    let unmet =
+        |pick: &&Pick| !binaries.iter().any(|binary| picks(&[**pick], &binary.package, &binary.target));
+    let mut failures: Vec<String> =
+        chosen.iter().filter(unmet).map(|pick| format!("no tests: {pick}")).collect();
+    let mut counts = Counts::default();
+    for binary in binaries.iter().filter(|binary| picks(chosen, &binary.package, &binary.target)) {
         let (more, ended) = binary.test(place.launcher(&driver).as_deref(), &env);
         counts.add(more);
         if ended.is_err() {

@@ -1,5 +1,6 @@
 //! What CI consists of: one row per stage. A new suite is a new row.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::setup::Driver;
@@ -79,6 +80,15 @@ pub(crate) enum Pick {
     Package(&'static str),
     /// One target of a package.
     Target(&'static str, &'static str),
+}
+
+impl fmt::Display for Pick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pick::Package(package) => write!(f, "{package}"),
+            Pick::Target(package, target) => write!(f, "{package} {target}"),
+        }
+    }
 }
 
 /// Whether a stage with these picks runs the binary.
