@@ -180,11 +180,11 @@ fn stage(f: &ItemFn, options: &Options, params: &[Param], errors: &mut Vec<syn::
         |e| quote_spanned!(e.span()=> ::kiln_dsl::private::subgroup_size(#e)),
     );
     let allow = allow();
-    let begin = quote_spanned!(ident.span()=> ::kiln_dsl::private::Session::begin(
-        &::kiln_dsl::private::abi::Kernel::name(self),
-        local_size,
-        subgroup,
-    ));
+    // Only the call has the kernel's place; the names are ours, also where a macro of the user's wrote the kernel.
+    let begin = quote_spanned!(ident.span()=> ::kiln_dsl::private::Session::begin);
+    let name = quote!(&::kiln_dsl::private::abi::Kernel::name(self), local_size, subgroup);
+    let mut arguments = proc_macro2::Group::new(proc_macro2::Delimiter::Parenthesis, name);
+    arguments.set_span(ident.span());
     quote! {
         #allow
         fn #ident #impls (#(#inputs),*) #wheres #body
@@ -193,7 +193,7 @@ fn stage(f: &ItemFn, options: &Options, params: &[Param], errors: &mut Vec<syn::
             #host
             (::kiln_dsl::private::local_size(#local_size), #subgroup)
         };
-        let session = #begin;
+        let session = #begin #arguments;
         #ident #turbofish (#(#passed),*);
         session.finish()
     }
