@@ -1,4 +1,5 @@
 //! Ids of real vocabularies against those of another engine (`tests/vectors/tokenizer`, which says where they are from).
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 
 mod fetched;
 

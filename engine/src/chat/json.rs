@@ -6,7 +6,7 @@ use minijinja::value::{Kwargs, Serde, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 use serde_json::Value as Json;
 
-use super::python::float;
+use super::python::{float, indent_unit};
 
 /// The `tojson` filter with the arguments that `json.dumps` takes.
 pub(super) fn tojson(value: &Value, kwargs: Kwargs) -> Result<String, Error> {
@@ -42,17 +42,6 @@ pub(super) fn from_json(text: &str) -> Result<Value, Error> {
     let json: Json = serde_json::from_str(text)
         .map_err(|error| Error::new(ErrorKind::InvalidOperation, format!("not JSON: {error}")))?;
     Ok(Value::from(Serde(json)))
-}
-
-fn indent_unit(value: &Value) -> Result<String, Error> {
-    if let Some(unit) = value.as_str() {
-        return Ok(unit.to_owned());
-    }
-    let wide = value.as_usize().filter(|&width| width <= 64);
-    let wide = wide.ok_or_else(|| {
-        Error::new(ErrorKind::InvalidOperation, "tojson: indent must be 0 to 64 or a string")
-    })?;
-    Ok(" ".repeat(wide))
 }
 
 fn text(value: &Value) -> Result<String, Error> {

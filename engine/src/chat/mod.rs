@@ -1,4 +1,7 @@
 //! Chat templates: the Jinja program that a model's file carries, executed as the model's authors meant it.
+//!
+//! Values print as Python prints them, with one exception that the engine leaves no handle for: `~` joins true, false,
+//! none and floats in the engine's own spelling.
 
 mod clock;
 mod error;

@@ -1,6 +1,6 @@
 //! What templates expect of Python: how values print, and methods of strings, lists and maps.
 
-use minijinja::value::{Kwargs, ValueKind, from_args};
+use minijinja::value::{Kwargs, Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
 
@@ -106,7 +106,7 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value
                     None if first => [text, "", ""],
                     None => ["", "", text],
                 };
-                return Ok(parts.into_iter().collect());
+                return Ok(Value::from(Tuple::from(parts.map(Value::from))));
             }
             "rsplit" => return rsplit(text, args),
             _ => {}
@@ -159,4 +159,41 @@ pub(super) fn join(items: &Value, separator: Option<&str>, kwargs: Kwargs) -> Re
         });
     }
     Ok(texts.join(separator))
+}
+
+/// `indent`: every line but the first, and no empty one, unless asked for; a line end at the end stays.
+pub(super) fn indent(
+    text: &str,
+    width: Option<Value>,
+    first: Option<bool>,
+    blank: Option<bool>,
+    kwargs: Kwargs,
+) -> Result<String, Error> {
+    let width = kwargs.get::<Option<Value>>("width")?.or(width);
+    let first = kwargs.get::<Option<bool>>("first")?.or(first).unwrap_or(false);
+    let blank = kwargs.get::<Option<bool>>("blank")?.or(blank).unwrap_or(false);
+    kwargs.assert_all_used()?;
+    let unit = width.map_or_else(|| Ok("    ".to_owned()), |width| indent_unit(&width))?;
+    let mut out = String::with_capacity(text.len());
+    for (at, line) in text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).enumerate() {
+        if at > 0 {
+            out.push('\n');
+        }
+        if if at == 0 { first } else { blank || !line.is_empty() } {
+            out.push_str(&unit);
+        }
+        out.push_str(line);
+    }
+    Ok(out)
+}
+
+/// What a line is indented by: so many blanks, or a string.
+pub(super) fn indent_unit(value: &Value) -> Result<String, Error> {
+    if let Some(unit) = value.as_str() {
+        return Ok(unit.to_owned());
+    }
+    let width = value.as_usize().filter(|&width| width <= 64);
+    let width = width
+        .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "an indent must be 0 to 64 or a string"))?;
+    Ok(" ".repeat(width))
 }

@@ -9,8 +9,8 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehav
 use super::error::Raised;
 use super::{ChatError, Message, clock, json, python};
 
-/// Steps a template may take: the longest honest ones need a few thousand for a turn.
-const BUDGET: u64 = 50_000_000;
+/// Steps a template may take, where 64 bytes of data count as one: honest ones need a few hundred for a turn.
+const BUDGET: u64 = 10_000_000;
 /// The name under which the template is compiled.
 const NAME: &str = "chat_template";
 
@@ -118,6 +118,7 @@ fn environment() -> Result<Environment<'static>, Error> {
     environment.add_filter("tojson", |value: &Value, kwargs: Kwargs| json::tojson(value, kwargs));
     environment.add_filter("from_json", json::from_json);
     environment.add_filter("string", python::str);
+    environment.add_filter("indent", python::indent);
     environment.add_filter("join", python::join);
     environment.add_test("iterable", python::is_iterable);
     environment.add_test("sequence", python::is_sequence);
