@@ -1,93 +1,125 @@
-//! `y[i] = Σ_j W[i, j] · x[j]`, W in any format: the float arm.
+//! `y[r, first + i] = Σ_j W[i, j] · x[r, j]` for the rows of a step, W in any format: the float arm.
 //!
-//! Shapes: W `[m, k]` in blocks, x `[k]` f32, y `[m]` f32; k is a multiple of the block and of four.
-//! Who owns what: `lanes` invocations own a row; lane j takes elements 4j, 4(j + lanes), … four at a time; a tree in
-//! workgroup memory folds the lanes' sums. Traffic: a row of W per output, memory-bound.
+//! Shapes: W `[m, k]` in blocks, x `[rows, k]` f32, y `[rows, stride]` f32; k is a multiple of the block and of four.
+//! A W in several pieces is several launches, each with its `first`.
+//! Who owns what: `lanes` invocations own a row of W for `cols` rows of x; lane j takes elements 4j, 4(j + lanes), …
+//! four at a time; a tree in workgroup memory folds the lanes' sums.
+//! Traffic: a row of W per `cols` outputs, memory-bound.
 //! Numerics: weights decoded to f32, one fma per product into four running sums per lane. The order of the sum
-//! depends on (k, lanes) alone, so every subgroup size gives the same bits.
+//! depends on (k, lanes) alone: every subgroup size and every `cols` gives the same bits.
 
 use kiln_abi::Kernel;
 use kiln_dsl::prelude::*;
 
 use crate::{
     Format, Variant,
-    conformance::{Buffer, Case, Random, f32_bytes, random_blocks},
+    conformance::{Buffer, Case, Random, f32_bytes, random_blocks, u32_bytes},
     fold::fold_sums,
     reference,
+    step::{StepRow, n_rows, step_block},
 };
 
 /// Push constants of [`gemv`].
 #[derive(Clone, Copy, Debug, Push)]
 pub struct GemvPush {
-    /// Rows of the matrix.
+    /// Rows of x that the command has room for.
+    pub rows: u32,
+    /// Rows of W in this piece.
     pub m: u32,
-    /// Columns of the matrix.
+    /// Columns of W.
     pub k: u32,
+    /// Where the piece's first result goes in a row of y.
+    pub first: u32,
+    /// Elements of a row of y.
+    pub stride: u32,
 }
 
 /// Invocations of a workgroup; `lanes` divides it.
 pub const LOCAL_SIZE: u32 = 128;
 
 /// The kernel.
-#[kernel(local_size = LOCAL_SIZE, grid = p.m.div_ceil(LOCAL_SIZE / lanes))]
+#[kernel(local_size = LOCAL_SIZE, grid = [p.m.div_ceil(LOCAL_SIZE / lanes), p.rows.div_ceil(cols)])]
 pub fn gemv<F: QuantFormat>(
     #[len(p.m * (p.k / F::BLK))] w: &Buf<F::Block>,
-    #[len(p.k / 4)] x: &Buf<Vec4<f32>>,
-    #[len(p.m)] y: &BufMut<f32>,
+    #[len(p.rows * (p.k / 4))] x: &Buf<Vec4<f32>>,
+    #[len(4 + 4 * p.rows)] step: &Buf<u32>,
+    #[len(p.rows * p.stride)] y: &BufMut<f32>,
     #[push] p: GemvPush,
     #[comptime] lanes: u32,
+    #[comptime] cols: u32,
 ) {
+    let n = n_rows(&step);
+    let r0 = workgroup_id_y() * cols;
+    if r0 >= n {
+        return;
+    }
     let t = local_id();
     let lane = t & (lanes - 1);
     let row = workgroup_id_x() * (LOCAL_SIZE / lanes) + t / lanes;
-    let mut acc = splat::<Vec4<f32>>(0.0);
+    let fours = p.k / 4;
+    let mut acc = [splat::<Vec4<f32>>(0.0); cols];
     if row < p.m {
         let first = row * (p.k / F::BLK);
-        for four in (lane..p.k / 4).step_by(lanes) {
+        for four in (lane..fours).step_by(lanes) {
             let b = &w[first + four / (F::BLK / 4)];
-            let at = (four % (F::BLK / 4)) * 4;
-            acc = fma(F::decode4(b, at), x[four], acc);
+            let v = F::decode4(b, (four % (F::BLK / 4)) * 4);
+            for c in comptime!(0..cols) {
+                // Past the last row, the last row again: its sum is not stored.
+                acc[c] = fma(v, x[min(r0 + c, n - 1) * fours + four], acc[c]);
+            }
         }
     }
     let sums = Shared::<f32>::new(LOCAL_SIZE);
-    sums[t] = (acc.x() + acc.y()) + (acc.z() + acc.w());
-    fold_sums(&sums, t, comptime!(lanes));
-    if lane == 0 && row < p.m {
-        y[row] = sums[t];
+    for c in comptime!(0..cols) {
+        let own = acc[c];
+        sums[t] = (own.x() + own.y()) + (own.z() + own.w());
+        fold_sums(&sums, t, comptime!(lanes));
+        if lane == 0 && row < p.m && r0 + c < n {
+            y[(r0 + c) * p.stride + p.first + row] = sums[t];
+        }
+        barrier();
     }
 }
 
-/// Lanes per row, few for short rows.
-const LANES: [u32; 2] = [8, 32];
+/// Lanes per row, few for short rows; rows of x at once.
+const SHAPES: [(u32, u32); 3] = [(8, 1), (32, 1), (32, 4)];
 
 /// The variants of one format.
 pub fn variants<F: Format>() -> Vec<Variant> {
-    let variant = |lanes| {
-        let cases = move || shapes(F::GEOMETRY.elements()).map(|shape| case::<F>(lanes, shape)).into();
-        Variant::new("gemv", Gemv::<F>::new(lanes), cases).on(F::NAME, "float")
+    let variant = |(lanes, cols)| {
+        let cases = move || cases::<F>(lanes, cols);
+        Variant::new("gemv", Gemv::<F>::new(lanes, cols), cases).on(F::NAME, "float")
     };
-    LANES.map(variant).into()
+    SHAPES.map(variant).into()
 }
 
-/// One row and several, whole workgroups and a part of one, one block and many.
-fn shapes(block: u32) -> [(u32, u32); 5] {
-    let k = block.next_multiple_of(4);
-    [(1, k), (3, 2 * k), (16, 5 * k), (17, 64.max(k)), (5, 1024 + k)]
+/// One row and several, whole workgroups and a part of one, one block and many, columns to spare.
+fn cases<F: Format>(lanes: u32, cols: u32) -> Vec<Case> {
+    let k = F::GEOMETRY.elements().next_multiple_of(4);
+    let shapes = [(1, 1, k), (1, 3, 2 * k), (4, 16, 5 * k), (2, 17, 64.max(k)), (7, 5, 1024 + k)];
+    shapes.map(|(n, m, k)| case::<F>((lanes, cols), n, (m, k))).into()
 }
 
-fn case<F: Format>(lanes: u32, (m, k): (u32, u32)) -> Case {
+fn case<F: Format>((lanes, cols): (u32, u32), n: u32, (m, k): (u32, u32)) -> Case {
     let mut random = Random::new(u64::from(m) << 32 | u64::from(k));
-    let x = random.units(k as usize);
-    let (blocks, w) = random_blocks::<F>(&mut random, m as usize * k as usize);
+    let x = random.units((n * k) as usize);
+    let (blocks, w) = random_blocks::<F>(&mut random, (m * k) as usize);
     // A lane's chain of fmas, two levels within it, the tree over the lanes.
     let roundings = (k / 4).div_ceil(lanes) + 2 + lanes.ilog2();
+    let rows = vec![StepRow { token: 0, position: 0, slot: 0 }; n as usize];
     Case {
-        name: format!("m = {m}, k = {k}"),
-        buffers: vec![Buffer::Input(blocks), Buffer::Input(f32_bytes(&x)), Buffer::Output(4 * m as usize)],
-        expected: vec![reference::gemv(&w, &x, roundings).at(2)],
+        name: format!("n = {n}, m = {m}, k = {k}"),
+        buffers: vec![
+            Buffer::Input(blocks),
+            Buffer::Input(f32_bytes(&x)),
+            Buffer::Input(u32_bytes(&step_block(&rows, &[], n))),
+            Buffer::Output(4 * (n * m) as usize),
+        ],
+        expected: vec![reference::gemv(&w, &x, k as usize, roundings).at(3)],
         bind: Box::new(move |r| {
-            let args = GemvArgs { w: r[0].into(), x: r[1].into(), y: r[2].into(), p: GemvPush { m, k } };
-            Gemv::<F>::new(lanes).bind(&args)
+            let p = GemvPush { rows: n, m, k, first: 0, stride: m };
+            let (w, x, step, y) = (r[0].into(), r[1].into(), r[2].into(), r[3].into());
+            Gemv::<F>::new(lanes, cols).bind(&GemvArgs { w, x, step, y, p })
         }),
     }
 }

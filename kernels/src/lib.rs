@@ -2,13 +2,21 @@
 #![forbid(unsafe_code)]
 
 pub mod add;
+pub mod argmax;
+pub mod attention;
 pub mod conformance;
 mod fold;
 pub mod formats;
+pub mod gather_rows;
 pub mod gemv;
+pub mod get_rows;
+pub mod glu;
+pub mod kv_store;
 pub mod reference;
 pub mod registry;
 pub mod rms_norm;
+pub mod rope;
+pub mod step;
 pub mod variant;
 
 pub use formats::Format;

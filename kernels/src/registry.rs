@@ -6,9 +6,9 @@ use kiln_abi::BlockGeometry;
 use thiserror::Error;
 
 use crate::{
-    Variant, add,
+    Variant, add, argmax, attention,
     formats::{Bf16, F16, F32, Format, Q4_0, Q4_1, Q6K, Q8_0},
-    gemv, rms_norm,
+    gather_rows, gemv, get_rows, glu, kv_store, rms_norm, rope,
 };
 
 /// One format, its type erased.
@@ -31,7 +31,7 @@ impl FormatRow {
             id: F::ID,
             name: F::NAME,
             geometry: F::GEOMETRY,
-            variants: gemv::variants::<F>(),
+            variants: [get_rows::variants::<F>(), gemv::variants::<F>()].concat(),
             dequantize: F::dequantize,
         }
     }
@@ -103,7 +103,17 @@ impl Registry {
             FormatRow::of::<Q6K>(),
             FormatRow::of::<Q8_0>(),
         ];
-        let plain = [add::variants(), rms_norm::variants()].concat();
+        let plain = [
+            add::variants(),
+            rms_norm::variants(),
+            rope::variants(),
+            glu::variants(),
+            kv_store::variants(),
+            attention::variants(),
+            gather_rows::variants(),
+            argmax::variants(),
+        ]
+        .concat();
         Registry { formats: rows.into_iter().map(|row| (row.id, row)).collect(), plain }
     }
 

@@ -2,6 +2,8 @@
 
 use kiln_abi::{BufferRange, LaunchArgs};
 
+use crate::step::{StepRow, step_block};
+
 /// A binding's content before the launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffer {
@@ -21,15 +23,53 @@ impl Buffer {
     }
 }
 
-/// What an f32 output must hold.
+/// What an output must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
     /// The binding.
     pub binding: usize,
-    /// The exact values, from the plain-Rust reference.
-    pub values: Vec<f64>,
-    /// For each value, the largest difference that the kernel's roundings explain (0: bit-equal).
-    pub bounds: Vec<f64>,
+    /// Its content.
+    pub content: Content,
+}
+
+/// The content of an output.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// f32 values, each within its bound.
+    Near {
+        /// The exact values, from the plain-Rust reference.
+        values: Vec<f64>,
+        /// For each value, the largest difference that the kernel's roundings explain.
+        bounds: Vec<f64>,
+    },
+    /// 32-bit words, bit by bit.
+    Words(Vec<u32>),
+}
+
+impl Expected {
+    /// Number of values or words.
+    pub fn len(&self) -> usize {
+        match &self.content {
+            Content::Near { values, .. } => values.len(),
+            Content::Words(words) => words.len(),
+        }
+    }
+
+    /// Whether nothing is compared.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// f32 values, equal but for the sign of a zero.
+    pub fn equal(binding: usize, values: &[f32]) -> Self {
+        let values: Vec<f64> = values.iter().map(|v| f64::from(*v)).collect();
+        Expected { binding, content: Content::Near { bounds: vec![0.0; values.len()], values } }
+    }
+
+    /// f32 values, bit by bit.
+    pub fn exactly(binding: usize, values: &[f32]) -> Self {
+        Expected { binding, content: Content::Words(values.iter().map(|v| v.to_bits()).collect()) }
+    }
 }
 
 /// Makes launch arguments of the ranges that a case's buffers were put in.
@@ -50,4 +90,15 @@ pub struct Case {
 /// Little-endian bytes of f32 values.
 pub fn f32_bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+/// Little-endian bytes of words.
+pub fn u32_bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|w| w.to_le_bytes()).collect()
+}
+
+/// The bytes of a step block of `rows` rows for kernels that only count them.
+pub fn plain_step(rows: u32) -> Vec<u8> {
+    let row = StepRow { token: 0, position: 0, slot: 0 };
+    u32_bytes(&step_block(&vec![row; rows as usize], &[], rows))
 }

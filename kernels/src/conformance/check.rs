@@ -5,10 +5,10 @@ use kiln_abi::{
 };
 use thiserror::Error;
 
-use super::{Buffer, Case, Expected};
+use super::{Buffer, Case, Content, Expected};
 
 /// What outputs hold before the launch: a kernel that forgets an element leaves it.
-const SENTINEL: f32 = -999.25;
+pub const SENTINEL: f32 = -999.25;
 /// What lies before and behind every range: an f32 NaN, so that a read past the end spoils the result.
 const POISON: [u8; 4] = 0x7fc0_dead_u32.to_le_bytes();
 /// Guard bytes on each side, at least.
@@ -41,6 +41,20 @@ pub enum Failure {
         expected: f64,
         /// The bound.
         bound: f64,
+    },
+    /// An output that must be equal bit by bit differs.
+    #[error("{case}: word {index} of output {binding} is {found:#010x}, expected {expected:#010x}")]
+    Word {
+        /// The case.
+        case: String,
+        /// The binding.
+        binding: usize,
+        /// The word.
+        index: usize,
+        /// What the kernel wrote.
+        found: u32,
+        /// The reference's word.
+        expected: u32,
     },
     /// A byte outside the ranges, or of an input, changed.
     #[error("{case}: byte {offset} of binding {binding}, {what}, was overwritten")]
@@ -110,10 +124,10 @@ fn run(
         untouched(case, binding, buffer, placed, &after)?;
         for expected in case.expected.iter().filter(|e| e.binding == binding) {
             let start = byte_index(placed.range.offset_bytes);
-            let found = floats(&after[start..start + buffer.bytes()]);
+            let found = words(&after[start..start + buffer.bytes()]);
             let worst = compare(case, expected, &found)?;
             falsified_is_refused(case, expected, found)?;
-            report.outputs += expected.values.len();
+            report.outputs += expected.len();
             report.worst = report.worst.max(worst);
         }
     }
@@ -162,14 +176,34 @@ fn untouched(
     }
 }
 
-fn compare(case: &Case, expected: &Expected, found: &[f32]) -> Result<f64, Failure> {
+fn compare(case: &Case, expected: &Expected, found: &[u32]) -> Result<f64, Failure> {
+    let binding = expected.binding;
+    match &expected.content {
+        Content::Near { values, bounds } => compare_near(case, binding, (values, bounds), found),
+        Content::Words(expected) => {
+            match found.iter().zip(expected).position(|(found, expected)| found != expected) {
+                None => Ok(0.0),
+                Some(index) => {
+                    let (found, expected) = (found[index], expected[index]);
+                    Err(Failure::Word { case: case.name.clone(), binding, index, found, expected })
+                }
+            }
+        }
+    }
+}
+
+fn compare_near(
+    case: &Case,
+    binding: usize,
+    (values, bounds): (&[f64], &[f64]),
+    found: &[u32],
+) -> Result<f64, Failure> {
     let mut worst: f64 = 0.0;
-    for (index, ((&found, &value), &bound)) in
-        found.iter().zip(&expected.values).zip(&expected.bounds).enumerate()
-    {
+    for (index, ((&found, &value), &bound)) in found.iter().zip(values).zip(bounds).enumerate() {
+        let found = f32::from_bits(found);
         let difference = (f64::from(found) - value).abs();
         if difference.is_nan() || difference > bound {
-            let (case, binding) = (case.name.clone(), expected.binding);
+            let case = case.name.clone();
             return Err(Failure::Value { case, binding, index, found, expected: value, bound });
         }
         if bound > 0.0 {
@@ -179,19 +213,20 @@ fn compare(case: &Case, expected: &Expected, found: &[f32]) -> Result<f64, Failu
     Ok(worst)
 }
 
-/// The control: the comparison must refuse one element moved by a little more than its bound.
-fn falsified_is_refused(case: &Case, expected: &Expected, mut found: Vec<f32>) -> Result<(), Failure> {
-    let Some(index) = found.len().checked_sub(1).map(|last| last / 2) else { return Ok(()) };
-    let moved = expected.values[index] + 2.0 * expected.bounds[index];
-    let falsified = moved as f32;
-    found[index] = if f64::from(falsified) > expected.values[index] + expected.bounds[index] {
-        falsified
-    } else {
-        falsified.next_up().next_up()
+/// The control: the comparison must refuse one element moved by a little more than its bound, or by one bit.
+fn falsified_is_refused(case: &Case, expected: &Expected, mut found: Vec<u32>) -> Result<(), Failure> {
+    let Some(index) = expected.len().checked_sub(1).map(|last| last / 2) else { return Ok(()) };
+    found[index] = match &expected.content {
+        Content::Near { values, bounds } => {
+            let past = values[index] + bounds[index];
+            let moved = (past + bounds[index]) as f32;
+            if f64::from(moved) > past { moved } else { moved.next_up().next_up() }.to_bits()
+        }
+        Content::Words(words) => words[index] ^ 1,
     };
     match compare(case, expected, &found) {
-        Err(Failure::Value { .. }) => Ok(()),
-        Ok(_) | Err(_) => Err(Failure::Blind { case: case.name.clone(), binding: expected.binding, index }),
+        Err(_) => Ok(()),
+        Ok(_) => Err(Failure::Blind { case: case.name.clone(), binding: expected.binding, index }),
     }
 }
 
@@ -199,8 +234,8 @@ fn fill(bytes: &mut [u8], pattern: [u8; 4]) {
     bytes.iter_mut().zip(pattern.iter().cycle()).for_each(|(b, p)| *b = *p);
 }
 
-fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).map(|c| f32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect()
+fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect()
 }
 
 fn byte_index(offset: u64) -> usize {

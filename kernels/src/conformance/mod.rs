@@ -12,6 +12,6 @@ mod random;
 
 pub use blocks::random_blocks;
 pub use bound::{F16_ROUNDOFF, F32_ROUNDOFF, gamma};
-pub use case::{Buffer, Case, Expected, f32_bytes};
-pub use check::{Failure, Report, check};
+pub use case::{Buffer, Case, Content, Expected, f32_bytes, plain_step, u32_bytes};
+pub use check::{Failure, Report, SENTINEL, check};
 pub use random::Random;

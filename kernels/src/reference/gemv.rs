@@ -1,18 +1,20 @@
-//! y = W · x, from dequantized rows.
+//! y = x · Wᵀ, from dequantized rows.
 
 use super::Bounded;
 use crate::conformance::{F32_ROUNDOFF, gamma};
 
-/// `w` `[m, k]` times `x` `[k]`, where the kernel decodes weights exactly as `w` has them.
+/// `x` `[n, k]` times the transpose of `w` `[m, k]`, where the kernel decodes weights exactly as `w` has them.
 ///
 /// `roundings` is the number of roundings on the kernel's longest path from a product to the sum.
-pub fn gemv(w: &[f32], x: &[f32], roundings: u32) -> Bounded {
+pub fn gemv(w: &[f32], x: &[f32], k: usize, roundings: u32) -> Bounded {
     let mut out = Bounded::default();
-    for row in w.chunks_exact(x.len()) {
-        let products = || row.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x));
-        let size: f64 = products().map(f64::abs).sum();
-        out.values.push(products().sum());
-        out.bounds.push(size * gamma(roundings, F32_ROUNDOFF) + f64::from(f32::MIN_POSITIVE));
+    for x in x.chunks_exact(k) {
+        for w in w.chunks_exact(k) {
+            let products = || w.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x));
+            let size: f64 = products().map(f64::abs).sum();
+            out.values.push(products().sum());
+            out.bounds.push(size * gamma(roundings, F32_ROUNDOFF) + f64::from(f32::MIN_POSITIVE));
+        }
     }
     out
 }

@@ -4,14 +4,20 @@
 //! explain.
 
 mod add;
+mod attention;
 mod gemv;
+mod glu;
 mod rms_norm;
+mod rope;
 
-use crate::conformance::Expected;
+use crate::conformance::{Content, Expected};
 
 pub use add::add;
+pub use attention::{AttentionShape, attention};
 pub use gemv::gemv;
+pub use glu::glu;
 pub use rms_norm::rms_norm;
+pub use rope::rope;
 
 /// Values and, for each, the largest difference that roundings explain.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +31,6 @@ pub struct Bounded {
 impl Bounded {
     /// As what output `binding` of a case must hold.
     pub fn at(self, binding: usize) -> Expected {
-        Expected { binding, values: self.values, bounds: self.bounds }
+        Expected { binding, content: Content::Near { values: self.values, bounds: self.bounds } }
     }
 }

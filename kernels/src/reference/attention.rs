@@ -1,0 +1,67 @@
+//! Causal attention of rows to their sequences.
+
+use half::f16;
+
+use super::Bounded;
+use crate::{
+    conformance::{F32_ROUNDOFF, gamma},
+    step::StepRow,
+};
+
+/// Heads and what a row sees.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionShape {
+    /// Query heads.
+    pub n_head: usize,
+    /// Heads of keys and values.
+    pub n_head_kv: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Positions that a row sees, itself included.
+    pub window: usize,
+    /// Scores are multiplied by this.
+    pub scale: f32,
+}
+
+/// `q` `[rows, n_head, head_dim]` attends to the keys and values of its rows' slots; `line(slot, position, head)` says
+/// which line of `head_dim` elements holds a key and its value.
+pub fn attention(
+    q: &[f32],
+    (k, v): (&[f16], &[f16]),
+    rows: &[StepRow],
+    shape: AttentionShape,
+    line: impl Fn(u32, usize, usize) -> usize,
+) -> Bounded {
+    let AttentionShape { n_head, n_head_kv, head_dim, window, scale } = shape;
+    let mut out = Bounded::default();
+    for (q, row) in q.chunks_exact(n_head * head_dim).zip(rows) {
+        let position = row.position as usize;
+        let seen = (position + 1).saturating_sub(window)..position + 1;
+        for (h, q) in q.chunks_exact(head_dim).enumerate() {
+            let at = |i| line(row.slot, i, h / (n_head / n_head_kv)) * head_dim;
+            let products = |i| {
+                let key = &k[at(i)..at(i) + head_dim];
+                q.iter().zip(key).map(|(q, k)| f64::from(*q) * k.to_f64() * f64::from(scale))
+            };
+            let scores: Vec<f64> = seen.clone().map(|i| products(i).sum()).collect();
+            let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|s| (s - highest).exp()).collect();
+            let total: f64 = weights.iter().sum();
+            // A score is off by its chain of roundings over the size of its terms, absolutely; a weight by that
+            // relatively, and by exp's own 3 + 2|x| ulp; a difference of scores has both errors.
+            let score_size = seen.clone().map(|i| products(i).map(f64::abs).sum::<f64>()).fold(0.0, f64::max);
+            let spread = scores.iter().map(|s| highest - s).fold(0.0, f64::max);
+            let score_error = 2.0 * score_size * gamma(head_dim as u32 + 2, F32_ROUNDOFF);
+            let exp_error = gamma((2.0 * (3.0 + 2.0 * spread)).ceil() as u32 + 2, F32_ROUNDOFF);
+            let weight_error = score_error + exp_error;
+            let sum_error = gamma(seen.len() as u32 + 12, F32_ROUNDOFF);
+            for d in 0..head_dim {
+                let terms = seen.clone().zip(&weights).map(|(i, w)| w * v[at(i) + d].to_f64() / total);
+                let size: f64 = terms.clone().map(f64::abs).sum();
+                out.values.push(terms.sum());
+                out.bounds.push(size * 2.0 * (weight_error + sum_error) + f64::from(f32::MIN_POSITIVE));
+            }
+        }
+    }
+    out
+}

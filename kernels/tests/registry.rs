@@ -1,0 +1,106 @@
+//! The registry as a value: looked up by id and name, extended from outside, refusing duplicates.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
+use kiln_kernels::formats::F16;
+use kiln_kernels::{Format, Registry};
+
+/// A format of this test alone: the values of F16, each doubled.
+struct Doubled;
+/// F16 under another id.
+struct SecondF16;
+
+macro_rules! doubled {
+    ($format:ident, $id:expr, $name:expr) => {
+        impl Format for $format {
+            const ID: u32 = $id;
+            const NAME: &'static str = $name;
+            const GEOMETRY: BlockGeometry = F16::GEOMETRY;
+
+            fn dequantize(block: &[u8], out: &mut [f32]) {
+                F16::dequantize(block, out);
+                out[0] *= 2.0;
+            }
+        }
+
+        #[device]
+        impl QuantFormat for $format {
+            type Block = <F16 as QuantFormat>::Block;
+            const BLK: u32 = 4;
+
+            fn decode<R: Rail>(b: &BlockRef<<F16 as QuantFormat>::Block, R>, at: u32) -> f32 {
+                F16::decode::<R>(&b, at) * 2.0
+            }
+
+            fn decode4<R: Rail>(b: &BlockRef<<F16 as QuantFormat>::Block, R>, at: u32) -> Vec4<f32> {
+                let v = F16::decode4::<R>(&b, at);
+                v + v
+            }
+        }
+    };
+}
+
+doubled!(Doubled, 1000, "DOUBLED");
+doubled!(SecondF16, 1001, F16::NAME);
+
+#[test]
+fn every_row_is_found_by_id_and_by_name() {
+    let registry = Registry::builtin();
+    let ids: Vec<u32> = registry.formats().map(|row| row.id).collect();
+    assert!(ids.len() >= 7 && ids.is_sorted(), "{ids:?}");
+    for row in registry.formats() {
+        assert_eq!(registry.format(row.id).unwrap().name, row.name);
+        assert_eq!(registry.format_named(row.name).unwrap().id, row.id);
+        assert_eq!(registry.geometry(row.id), Some(row.geometry));
+    }
+    assert!(registry.format(1000).is_none() && registry.format_named("DOUBLED").is_none());
+}
+
+/// The listed formats are kept by id, so two that claim one id would leave a row fewer than names in the source.
+#[test]
+fn builtin_names_are_distinct() {
+    let mut names: Vec<&str> = Registry::builtin().formats().map(|row| row.name).collect();
+    let n = names.len();
+    names.dedup();
+    assert_eq!(names.len(), n);
+}
+
+#[test]
+fn a_format_from_outside_is_a_row_like_any_other() {
+    let registry = Registry::builtin().with::<Doubled>().unwrap();
+    let row = registry.format_named("DOUBLED").unwrap();
+    let mut values = [0.0; 2];
+    row.dequantize(&[0x00, 0x3c, 0x00, 0xc0], &mut values).unwrap();
+    assert_eq!(values, [2.0, -4.0]);
+    assert!(!row.variants.is_empty(), "its kernels are listed");
+    assert!(registry.variants().count() > Registry::builtin().variants().count());
+}
+
+#[test]
+fn a_taken_id_or_name_is_refused() {
+    let twice = Registry::builtin().with::<Doubled>().unwrap().with::<Doubled>().unwrap_err();
+    assert_eq!((twice.what, twice.first, twice.second), ("type id", "DOUBLED", "DOUBLED"));
+    let name = Registry::builtin().with::<SecondF16>().unwrap_err();
+    assert_eq!(name.what, "name");
+    assert_eq!(
+        name.to_string(),
+        "format F16 has the name of F16, which is registered already; give it one of its own"
+    );
+}
+
+#[test]
+fn bytes_and_values_must_belong_together() {
+    let registry = Registry::builtin();
+    for row in registry.formats() {
+        let (n_bytes, n_elems) = (row.geometry.bytes() as usize, row.geometry.elements() as usize);
+        let mut values = vec![0.0; 2 * n_elems];
+        let blocks = vec![0; 2 * n_bytes];
+        row.dequantize(&blocks, &mut values).unwrap();
+        let short = row.dequantize(&blocks[1..], &mut values).unwrap_err();
+        assert_eq!((short.bytes, short.elements), (2 * n_bytes - 1, 2 * n_elems));
+        row.dequantize(&blocks[..n_bytes], &mut values).unwrap_err();
+        row.dequantize(&blocks, &mut values[1..]).unwrap_err();
+    }
+}
