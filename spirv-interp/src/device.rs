@@ -146,7 +146,7 @@ impl State {
     fn program(&mut self, words: &[u32], entry: &str) -> Result<Arc<Program>, Stopped> {
         let key = (words.to_vec(), entry.to_owned());
         let decoded = self.decoded.entry(key).or_insert_with_key(|(w, e)| decode::decode(w, e).map(Arc::new));
-        decoded.clone().map_err(|e| Stopped { kind: TrapKind::Module(e), ..refused(String::new()) })
+        decoded.clone().map_err(|e| Stopped { kind: TrapKind::Module(Box::new(e)), ..refused(String::new()) })
     }
 
     /// Takes the bound buffers out of the store and lays the dispatch's memory over them.

@@ -12,7 +12,7 @@ use crate::decode::DecodeError;
 #[non_exhaustive]
 pub enum TrapKind {
     /// The words are not a module that the interpreter can run.
-    Module(DecodeError),
+    Module(Box<DecodeError>),
     /// The dispatch itself is wrong: a missing binding, a range outside its buffer.
     Dispatch,
     /// An access outside the bound range or the array's length.

@@ -1,4 +1,6 @@
 //! Structured control flow under divergence, calls, variables, builtins, subgroup operations.
+// Test code outside the test functions themselves may stop a test too.
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 mod asm;
 
@@ -209,8 +211,10 @@ OpStore %py %s2
 "
     .to_owned();
     let table = [10, 20, 30, 40];
-    let expected: Vec<u32> =
-        (0..64).map(|k| (table[k & 3], if k & 3 == 1 { 9 } else { 20 })).map(|(v, second)| second + 3 * v).collect();
+    let expected: Vec<u32> = (0..64)
+        .map(|k| (table[k & 3], if k & 3 == 1 { 9 } else { 20 }))
+        .map(|(v, second)| second + 3 * v)
+        .collect();
     for width in SUBGROUP_SIZES {
         let got = run(&f, width, &[Content::Fresh(256)]).unwrap();
         assert_eq!(got.words(0), expected);
@@ -256,7 +260,13 @@ OpStore %p %v
 }
 
 /// Runs `instruction`, whose operand is `%v`, over 40 lanes with values of scalar type `ty`.
-fn exchange(instruction: &str, ty: &'static str, width: u32, order: ReduceOrder, v: impl Fn(u32) -> u32) -> Vec<u32> {
+fn exchange(
+    instruction: &str,
+    ty: &'static str,
+    width: u32,
+    order: ReduceOrder,
+    v: impl Fn(u32) -> u32,
+) -> Vec<u32> {
     let body = format!(
         "%px = OpAccessChain %StorageBuffer_{ty} %x %u_0 %li
 %v = OpLoad %{ty} %px
@@ -295,7 +305,13 @@ fn reductions_and_scans() {
         for (name, identity, f) in cases {
             for order in [ReduceOrder::Forward, ReduceOrder::Reverse, ReduceOrder::Tree] {
                 let run = |group: &str| {
-                    exchange(&format!("OpGroupNonUniform{name} %u32 %u_3 {group} %v"), "u32", width, order, value)
+                    exchange(
+                        &format!("OpGroupNonUniform{name} %u32 %u_3 {group} %v"),
+                        "u32",
+                        width,
+                        order,
+                        value,
+                    )
                 };
                 let (all, inclusive, exclusive) = (run("Reduce"), run("InclusiveScan"), run("ExclusiveScan"));
                 for lanes in groups(width) {
@@ -321,7 +337,8 @@ fn float_reductions_follow_the_order_asked_for() {
             .map(f32::from_bits)
             .collect::<Vec<_>>()
     };
-    let (forward, reverse, tree) = (sum(ReduceOrder::Forward), sum(ReduceOrder::Reverse), sum(ReduceOrder::Tree));
+    let (forward, reverse, tree) =
+        (sum(ReduceOrder::Forward), sum(ReduceOrder::Reverse), sum(ReduceOrder::Tree));
     let values: Vec<f32> = (0..32).map(|k| f32::from_bits(value(k))).collect();
     let rust = values.iter().copied().reduce(|a, b| a + b).unwrap();
     let backward = values.iter().rev().copied().reduce(|a, b| a + b).unwrap();
@@ -329,9 +346,13 @@ fn float_reductions_follow_the_order_asked_for() {
     assert!(forward[0] != tree[0] || reverse[0] != tree[0], "the case has to be sensitive to the order");
     let max = exchange("OpGroupNonUniformFMax %f32 %u_3 Reduce %v", "f32", 8, ReduceOrder::Tree, value);
     assert_eq!(f32::from_bits(max[0]), 1e8);
-    let min = exchange("OpGroupNonUniformFMin %f32 %u_3 ExclusiveScan %v", "f32", 8, ReduceOrder::Tree, value);
+    let min =
+        exchange("OpGroupNonUniformFMin %f32 %u_3 ExclusiveScan %v", "f32", 8, ReduceOrder::Tree, value);
     assert_eq!(f32::from_bits(min[0]), f32::INFINITY);
-    let product = exchange("OpGroupNonUniformFMul %f32 %u_3 Reduce %v", "f32", 4, ReduceOrder::Forward, |_| 2f32.to_bits());
+    let product =
+        exchange("OpGroupNonUniformFMul %f32 %u_3 Reduce %v", "f32", 4, ReduceOrder::Forward, |_| {
+            2f32.to_bits()
+        });
     assert_eq!(f32::from_bits(product[39]), 16.0);
 }
 

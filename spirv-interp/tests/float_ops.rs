@@ -1,4 +1,6 @@
 //! Float instructions against Rust's f32, and f16 against exact integer arithmetic.
+// Test code outside the test functions themselves may stop a test too.
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 mod asm;
 
@@ -7,12 +9,38 @@ use half::f16;
 use kiln_spirv_interp::{Counters, InterpOptions, SUBGROUP_SIZES, TrapKind};
 
 const EDGES: [f32; 22] = [
-    0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 0.1, 3.75, -7.25, 65504.0, 65520.0, -65536.0, 6.1e-5, 5.9e-8, 1e-8,
-    3.0e38, -1e-40, f32::INFINITY, f32::NEG_INFINITY, f32::NAN,
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    1.5,
+    2.5,
+    -2.5,
+    0.1,
+    3.75,
+    -7.25,
+    65504.0,
+    65520.0,
+    -65536.0,
+    6.1e-5,
+    5.9e-8,
+    1e-8,
+    3.0e38,
+    -1e-40,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
 ];
 
 /// Runs `op` (`%0`, `%1`, `%2` are the operands) over lanes; `from` and `to` name scalar types.
-fn evaluate(op: &str, from: &str, to: &str, rows: &[Vec<u32>], width: u32) -> Result<(Vec<u32>, Counters), TrapKind> {
+fn evaluate(
+    op: &str,
+    from: &str,
+    to: &str,
+    rows: &[Vec<u32>],
+    width: u32,
+) -> Result<(Vec<u32>, Counters), TrapKind> {
     const NAMES: [&str; 8] = ["u32", "i32", "f32", "f16", "u16", "i16", "u8", "i8"];
     let known = |n: &str| NAMES.into_iter().find(|k| *k == n).unwrap_or("u32");
     let size = |n: &str| match known(n) {
@@ -23,7 +51,9 @@ fn evaluate(op: &str, from: &str, to: &str, rows: &[Vec<u32>], width: u32) -> Re
     let n = rows[0].len().next_multiple_of(64);
     let mut body = String::new();
     for k in 0..rows.len() {
-        body += &format!("%p{k} = OpAccessChain %StorageBuffer_{from} %b{k} %u_0 %gx\n%v{k} = OpLoad %{from} %p{k}\n");
+        body += &format!(
+            "%p{k} = OpAccessChain %StorageBuffer_{from} %b{k} %u_0 %gx\n%v{k} = OpLoad %{from} %p{k}\n"
+        );
     }
     let text = op.replace("%0", "%v0").replace("%1", "%v1").replace("%2", "%v2");
     let stored = known(to);
@@ -41,7 +71,8 @@ fn evaluate(op: &str, from: &str, to: &str, rows: &[Vec<u32>], width: u32) -> Re
     f = f.buffer("y", stored);
     contents.push(Content::Fresh(n * size(stored)));
     let options = InterpOptions { subgroup_size: width, ..InterpOptions::default() };
-    let outcome = run_with(options, &f.kernel(), [(n / 64) as u32, 1, 1], &[], &contents).map_err(|t| t.kind)?;
+    let outcome =
+        run_with(options, &f.kernel(), [(n / 64) as u32, 1, 1], &[], &contents).map_err(|t| t.kind)?;
     let out = outcome.buffers.last().unwrap().chunks(size(stored));
     let number = |c: &[u8]| c.iter().rev().fold(0, |v, &b| v << 8 | u32::from(b));
     Ok((out.map(number).take(rows[0].len()).collect(), outcome.counters))
@@ -141,19 +172,22 @@ fn one_operand_in_f32() {
     let row = EDGES.map(f32::to_bits).to_vec();
     for (op, f) in cases {
         for width in SUBGROUP_SIZES {
-            let (got, _) = evaluate(op, "f32", "f32", &[row.clone()], width).unwrap();
+            let (got, _) = evaluate(op, "f32", "f32", std::slice::from_ref(&row), width).unwrap();
             for (&got, a) in got.iter().zip(EDGES) {
                 assert!(same32(got, f(a).to_bits()), "{op} {a} at {width}: {}", f32::from_bits(got));
             }
         }
     }
-    let (got, _) = evaluate("OpExtInst %f32 %glsl InverseSqrt %0", "f32", "f32", &[row.clone()], 32).unwrap();
+    let (got, _) =
+        evaluate("OpExtInst %f32 %glsl InverseSqrt %0", "f32", "f32", std::slice::from_ref(&row), 32)
+            .unwrap();
     for (&got, a) in got.iter().zip(EDGES).filter(|(_, a)| *a > 0.0) {
         let (got, expected) = (f32::from_bits(got), 1.0 / f64::from(a).sqrt());
         assert!((f64::from(got) - expected).abs() <= expected * 1e-7, "1/sqrt({a}) is {got}");
     }
     for (op, f) in [("OpIsNan", f32::is_nan as fn(f32) -> bool), ("OpIsInf", f32::is_infinite)] {
-        let (got, _) = evaluate(&format!("{op} %bool %0"), "f32", "bool", &[row.clone()], 8).unwrap();
+        let (got, _) =
+            evaluate(&format!("{op} %bool %0"), "f32", "bool", std::slice::from_ref(&row), 8).unwrap();
         assert!(got.iter().zip(EDGES).all(|(&g, a)| (g != 0) == f(a)), "{op}");
     }
 }
@@ -166,7 +200,8 @@ fn fused_multiply_add_rounds_once() {
     assert_ne!(expected, rows[0][0] * rows[1][0] + rows[2][0], "the case has to tell one rounding from two");
     let (got, _) = evaluate("OpExtInst %f32 %glsl Fma %0 %1 %2", "f32", "f32", &bits, 4).unwrap();
     assert_eq!(f32::from_bits(got[0]), expected);
-    let clamp = [vec![7.0f32, -7.0, 0.25], vec![-1.0; 3], vec![1.0; 3]].map(|r| r.iter().map(|v| v.to_bits()).collect());
+    let clamp = [vec![7.0f32, -7.0, 0.25], vec![-1.0; 3], vec![1.0; 3]]
+        .map(|r| r.iter().map(|v| v.to_bits()).collect());
     let (got, _) = evaluate("OpExtInst %f32 %glsl FClamp %0 %1 %2", "f32", "f32", &clamp, 4).unwrap();
     assert_eq!(got.into_iter().map(f32::from_bits).collect::<Vec<_>>(), [1.0, -1.0, 0.25]);
 }
@@ -230,7 +265,8 @@ fn f16_is_rounded_once() {
 
 #[test]
 fn conversions() {
-    let ints = [0u32, 1, 2, 255, 2047, 2049, 2051, 65504, 65519, 65520, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff];
+    let ints =
+        [0u32, 1, 2, 255, 2047, 2049, 2051, 65504, 65519, 65520, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff];
     for width in SUBGROUP_SIZES {
         let run = |op: &str, from, to, row: &[u32]| evaluate(op, from, to, &[row.to_vec()], width).unwrap().0;
         let unsigned = run("OpConvertUToF %f32 %0", "u32", "f32", &ints);
@@ -330,7 +366,12 @@ fn f16_overflows_are_counted() {
     let run = |op: &str, v: f32| evaluate(op, "f16", "f16", &[row(v), row(v)], 32).unwrap().1.f16_overflows;
     assert_eq!(run("OpFAdd %f16 %0 %1", 60000.0), 64);
     assert_eq!(run("OpFAdd %f16 %0 %1", 30000.0), 0);
-    assert_eq!(run("OpFMul %f16 %0 %1", f32::INFINITY), 0, "an infinity that was there before is no overflow");
-    let (_, counters) = evaluate("OpFConvert %f16 %0", "f32", "f16", &[vec![65520.0f32.to_bits()]], 32).unwrap();
+    assert_eq!(
+        run("OpFMul %f16 %0 %1", f32::INFINITY),
+        0,
+        "an infinity that was there before is no overflow"
+    );
+    let (_, counters) =
+        evaluate("OpFConvert %f16 %0", "f32", "f16", &[vec![65520.0f32.to_bits()]], 32).unwrap();
     assert_eq!(counters.f16_overflows, 64);
 }

@@ -1,4 +1,6 @@
 //! Integer and logic instructions against Rust's own, on all pairs of edge values, at every subgroup size.
+// Test code outside the test functions themselves may stop a test too.
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 mod asm;
 
@@ -74,7 +76,8 @@ fn evaluate(op: &str, ty: Int, result: &str, rows: &[Vec<u64>], width: u32) -> R
     f = f.buffer("y", TYPES.iter().find(|t| t.name == value).unwrap().name);
     contents.push(Content::Fresh(n * bytes));
     let options = InterpOptions { subgroup_size: width, ..InterpOptions::default() };
-    let outcome = run_with(options, &f.kernel(), [(n / 64) as u32, 1, 1], &[], &contents).map_err(|t| t.kind)?;
+    let outcome =
+        run_with(options, &f.kernel(), [(n / 64) as u32, 1, 1], &[], &contents).map_err(|t| t.kind)?;
     let out = outcome.buffers.last().unwrap().chunks(bytes);
     let number = |c: &[u8]| c.iter().rev().fold(0, |v, &b| v << 8 | u64::from(b));
     Ok(out.map(number).take(rows[0].len()).collect())
@@ -177,13 +180,16 @@ fn one_operand() {
             let a = ty.edges();
             let expected: Vec<u64> = a.iter().map(|&a| f(ty, a) & ty.mask()).collect();
             for width in SUBGROUP_SIZES {
-                let got = evaluate(op, ty, ty.name, &[a.clone()], width).unwrap();
+                let got = evaluate(op, ty, ty.name, std::slice::from_ref(&a), width).unwrap();
                 assert_eq!(got, expected, "{op} on {} at width {width}", ty.name);
             }
         }
     }
     for (op, f) in [
-        ("OpExtInst %glsl FindILsb", (|a: u32| if a == 0 { -1 } else { a.trailing_zeros() as i32 }) as fn(u32) -> i32),
+        (
+            "OpExtInst %glsl FindILsb",
+            (|a: u32| if a == 0 { -1 } else { a.trailing_zeros() as i32 }) as fn(u32) -> i32,
+        ),
         ("OpExtInst %glsl FindUMsb", |a: u32| if a == 0 { -1 } else { 31 - a.leading_zeros() as i32 }),
     ] {
         let a = TYPES[0].edges();
@@ -214,7 +220,9 @@ fn clamps_take_three_operands() {
             (rows[1][k], rows[2][k]) = order(ty, rows[1][k], rows[2][k]);
         }
         let signed: Vec<u64> = (0..rows[0].len())
-            .map(|k| ty.signed(rows[0][k]).clamp(ty.signed(rows[1][k]), ty.signed(rows[2][k])) as u64 & ty.mask())
+            .map(|k| {
+                ty.signed(rows[0][k]).clamp(ty.signed(rows[1][k]), ty.signed(rows[2][k])) as u64 & ty.mask()
+            })
             .collect();
         assert_eq!(evaluate("OpExtInst %glsl SClamp", ty, ty.name, &rows, 32).unwrap(), signed);
     }
@@ -228,8 +236,14 @@ fn conversions_between_widths() {
             let zero: Vec<u64> = a.iter().map(|a| a & to.mask()).collect();
             let sign: Vec<u64> = a.iter().map(|&a| from.signed(a) as u64 & to.mask()).collect();
             for width in SUBGROUP_SIZES {
-                assert_eq!(evaluate("OpUConvert", from, to.name, &[a.clone()], width).unwrap(), zero);
-                assert_eq!(evaluate("OpSConvert", from, to.name, &[a.clone()], width).unwrap(), sign);
+                assert_eq!(
+                    evaluate("OpUConvert", from, to.name, std::slice::from_ref(&a), width).unwrap(),
+                    zero
+                );
+                assert_eq!(
+                    evaluate("OpSConvert", from, to.name, std::slice::from_ref(&a), width).unwrap(),
+                    sign
+                );
             }
         }
     }
@@ -237,25 +251,25 @@ fn conversions_between_widths() {
 
 #[test]
 fn packed_dot_products_are_exact() {
-    type Dot = fn(i64, i64) -> i64;
+    type Sign = fn(u8) -> i64;
     let byte = |v: u64, k: u32| (v >> (8 * k)) as u8;
-    let values: Vec<u64> = [0u32, 1, 0x0102_0304, 0x7f7f_7f7f, 0x8080_8080, 0xffff_ffff, 0x80ff_7f01, 0xdead_beef]
-        .map(u64::from)
-        .to_vec();
+    let values: Vec<u64> =
+        [0u32, 1, 0x0102_0304, 0x7f7f_7f7f, 0x8080_8080, 0xffff_ffff, 0x80ff_7f01, 0xdead_beef]
+            .map(u64::from)
+            .to_vec();
     let (a, b): (Vec<u64>, Vec<u64>) =
         values.iter().flat_map(|&a| values.iter().map(move |&b| (a, b))).unzip();
     let signed = |v: u8| i64::from(v as i8);
-    let cases: [(&str, fn(u8) -> i64, fn(u8) -> i64); 3] = [
+    let cases: [(&str, Sign, Sign); 3] = [
         ("OpSDot", signed, signed),
         ("OpUDot", |v| v.into(), |v| v.into()),
         ("OpSUDot", signed, |v| v.into()),
     ];
-    let product: Dot = |x, y| x * y;
     for (op, x, y) in cases {
         let expected: Vec<u64> = a
             .iter()
             .zip(&b)
-            .map(|(&a, &b)| (0..4).map(|k| product(x(byte(a, k)), y(byte(b, k)))).sum::<i64>() as u32)
+            .map(|(&a, &b)| (0..4).map(|k| x(byte(a, k)) * y(byte(b, k))).sum::<i64>() as u32)
             .map(u64::from)
             .collect();
         // The packed format is a literal behind the operands.
@@ -308,7 +322,8 @@ OpStore %ph %high
 
 #[test]
 fn truth_values() {
-    let cases: [(&str, fn(bool, bool) -> bool); 4] = [
+    type Logic = fn(bool, bool) -> bool;
+    let cases: [(&str, Logic); 4] = [
         ("OpLogicalAnd", |a, b| a && b),
         ("OpLogicalOr", |a, b| a || b),
         ("OpLogicalEqual", |a, b| a == b),

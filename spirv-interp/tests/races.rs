@@ -1,4 +1,6 @@
 //! Data races and the memory-model flags that avoid them; every missing flag traps, with the whole set it does not.
+// Test code outside the test functions themselves may stop a test too.
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 mod asm;
 
@@ -95,12 +97,26 @@ fn availability_by_the_accesses_instead_of_the_barrier() {
     let fresh = [Content::Fresh(256)];
     let f = neighbor()
         .replaced("%u_24840", "%u_264")
-        .replaced("OpStore %t %gx NonPrivatePointer", "OpStore %t %gx MakePointerAvailable|NonPrivatePointer %u_2")
+        .replaced(
+            "OpStore %t %gx NonPrivatePointer",
+            "OpStore %t %gx MakePointerAvailable|NonPrivatePointer %u_2",
+        )
         .replaced("%s NonPrivatePointer", "%s MakePointerVisible|NonPrivatePointer %u_2");
     passes(&f, &fresh);
-    race(&f.replaced("MakePointerAvailable|NonPrivatePointer %u_2", "NonPrivatePointer"), &fresh, "MakePointerAvailable");
-    race(&f.replaced("MakePointerVisible|NonPrivatePointer %u_2", "NonPrivatePointer"), &fresh, "MakePointerVisible");
-    let small = f.replaced("MakePointerAvailable|NonPrivatePointer %u_2", "MakePointerAvailable|NonPrivatePointer %u_3");
+    race(
+        &f.replaced("MakePointerAvailable|NonPrivatePointer %u_2", "NonPrivatePointer"),
+        &fresh,
+        "MakePointerAvailable",
+    );
+    race(
+        &f.replaced("MakePointerVisible|NonPrivatePointer %u_2", "NonPrivatePointer"),
+        &fresh,
+        "MakePointerVisible",
+    );
+    let small = f.replaced(
+        "MakePointerAvailable|NonPrivatePointer %u_2",
+        "MakePointerAvailable|NonPrivatePointer %u_3",
+    );
     race(&small, &fresh, "MakePointerAvailable");
 }
 

@@ -1,5 +1,7 @@
 //! Each fault has a kernel that commits it and a twin that does not: bounds, uninitialized data, integers, addresses,
 //! divergence, lanes, fuel.
+// Test code outside the test functions themselves may stop a test too.
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 mod asm;
 
@@ -44,7 +46,12 @@ OpStore %py %v
 fn load_past_the_range() {
     let f = copy("%i = OpIAdd %u32 %gx %u_1");
     passes(&f, &[floats((0..65).map(|v| v as f32)), Content::Fresh(256)]);
-    let t = trap(&f, &[floats((0..64).map(|v| v as f32)), Content::Fresh(256)], TrapKind::OutOfBounds, "%v = OpLoad");
+    let t = trap(
+        &f,
+        &[floats((0..64).map(|v| v as f32)), Content::Fresh(256)],
+        TrapKind::OutOfBounds,
+        "%v = OpLoad",
+    );
     assert_eq!(t.invocation, 63);
     assert!(t.detail.contains("index 64 of an array of 64"), "{t}");
 }
@@ -52,7 +59,8 @@ fn load_past_the_range() {
 #[test]
 fn load_of_a_partly_bound_element() {
     let f = copy("%i = OpIAdd %u32 %gx %u_0");
-    let t = trap(&f, &[Content::Bytes(vec![0; 255]), Content::Fresh(256)], TrapKind::OutOfBounds, "%v = OpLoad");
+    let t =
+        trap(&f, &[Content::Bytes(vec![0; 255]), Content::Fresh(256)], TrapKind::OutOfBounds, "%v = OpLoad");
     assert!(t.detail.contains("bytes 252..256 of x (binding 0), whose range has 255 bytes"), "{t}");
 }
 
@@ -77,7 +85,8 @@ OpStore %pt %li
         };
         let make = |mask| {
             // One invocation, so that a masked index cannot race.
-            let mut f = Fixture::new(1, &body(mask).replace("%li %u_", "%big %u_").replace("%pt %li", "%pt %u_7"));
+            let mut f =
+                Fixture::new(1, &body(mask).replace("%li %u_", "%big %u_").replace("%pt %li", "%pt %u_7"));
             f.body = format!("%big = OpIAdd %u32 %li %u_5\n{}", f.body);
             f.declare = "%a4 = OpTypeArray %u32 %u_4\n%ptr = OpTypePointer Function %a4".to_owned();
             if class == "Workgroup" { f.shared("tile", "u32", 4) } else { f }
@@ -100,7 +109,8 @@ OpStore %py %v
     )
     .buffer("y", "u32");
     f.push = 2;
-    let run = |push: &[u8]| asm::run_with(Default::default(), &f.kernel(), [1; 3], push, &[Content::Fresh(4)]);
+    let run =
+        |push: &[u8]| asm::run_with(Default::default(), &f.kernel(), [1; 3], push, &[Content::Fresh(4)]);
     assert_eq!(run(&[1, 0, 0, 0, 9, 0, 0, 0]).unwrap().words(0), [9]);
     let t = run(&[1, 0, 0, 0]).unwrap_err();
     assert_eq!(t.kind, TrapKind::OutOfBounds, "{t}");
@@ -124,7 +134,12 @@ OpBranch %end
 %end = OpLabel",
     );
     passes(&branch, &[floats([0.0; 64]), Content::Fresh(256)]);
-    trap(&branch, &[Content::Fresh(256), Content::Fresh(256)], TrapKind::Uninitialized, "OpBranchConditional");
+    trap(
+        &branch,
+        &[Content::Fresh(256), Content::Fresh(256)],
+        TrapKind::Uninitialized,
+        "OpBranchConditional",
+    );
 }
 
 #[test]
@@ -196,7 +211,8 @@ OpBranch %end
 OpStore %py %v
 ";
     let f = Fixture::new(64, body).buffer("y", "u32").shared("tile", "u32", 64);
-    let run = |f: &Fixture| asm::run_with(Default::default(), &f.kernel(), [3, 1, 1], &[], &[Content::Fresh(768)]);
+    let run =
+        |f: &Fixture| asm::run_with(Default::default(), &f.kernel(), [3, 1, 1], &[], &[Content::Fresh(768)]);
     let t = run(&f).unwrap_err();
     assert_eq!((t.kind.clone(), t.workgroup), (TrapKind::Uninitialized, [1, 0, 0]), "{t}");
     run(&f.replaced("%wx %u_1", "%wx %u_9")).unwrap();
@@ -380,7 +396,13 @@ OpBranch %end
     let f = Fixture::new(64, body);
     trap(&f, &[], TrapKind::Divergence, "OpGroupNonUniformIAdd");
     passes(&f.replaced("%li %u_63", "%li %u_64"), &[]);
-    passes(&f.replaced("%r = OpGroupNonUniformIAdd %u32 %u_3 Reduce %li", "%r = OpGroupNonUniformElect %bool %u_3"), &[]);
+    passes(
+        &f.replaced(
+            "%r = OpGroupNonUniformIAdd %u32 %u_3 Reduce %li",
+            "%r = OpGroupNonUniformElect %bool %u_3",
+        ),
+        &[],
+    );
 }
 
 #[test]
@@ -405,7 +427,12 @@ OpStore %py %v
 ";
     let f = Fixture::new(64, body).buffer("y", "u32");
     passes(&f, &[Content::Fresh(256)]);
-    trap(&f.replaced("OpStore %py %v", "OpStore %py %r"), &[Content::Fresh(256)], TrapKind::Uninitialized, "OpStore");
+    trap(
+        &f.replaced("OpStore %py %v", "OpStore %py %r"),
+        &[Content::Fresh(256)],
+        TrapKind::Uninitialized,
+        "OpStore",
+    );
 }
 
 #[test]
@@ -454,7 +481,12 @@ OpStore %py %e
         let expected: Vec<u32> = (0..64).map(|k| [k, k, 7, 8][k as usize & 3]).collect();
         assert_eq!(got, expected);
     }
-    trap(&f.replaced("%li %u_64", "%li %u_60"), &[Content::Fresh(256)], TrapKind::Unreachable, "OpUnreachable");
+    trap(
+        &f.replaced("%li %u_64", "%li %u_60"),
+        &[Content::Fresh(256)],
+        TrapKind::Unreachable,
+        "OpUnreachable",
+    );
     let past = f.replaced("%li %u_3", "%li %u_7");
     trap(&past, &[Content::Fresh(256)], TrapKind::OutOfBounds, "OpVectorExtractDynamic");
 }

@@ -119,7 +119,7 @@ impl<'a> Lower<'a> {
     }
 
     fn variables(&mut self) -> Decoded<()> {
-        let mut workgroup_bytes = 0;
+        let mut workgroup_bytes = 0u64;
         for v in self.g.variables.iter().filter(|v| v.class != StorageClass::Private) {
             let (root, offset) = match v.class {
                 StorageClass::StorageBuffer => (Root::Buffer(self.binding(v.id, v.word)?), 0),
@@ -128,8 +128,7 @@ impl<'a> Lower<'a> {
                     (Root::Local { stored: false }, self.builtin(v.id, v.word, v.pointee)?)
                 }
                 _ => {
-                    let leaves = self.g.types.leaves(v.word, v.pointee, false);
-                    workgroup_bytes += leaves?.iter().map(|l| u64::from(l.1.bytes().max(1))).sum::<u64>();
+                    workgroup_bytes += self.g.types.packed_bytes(v.pointee);
                     let at = self.program.workgroup_scalars;
                     self.program.workgroup_scalars += self.g.types.scalars(v.pointee);
                     (Root::Workgroup, at)

@@ -3,9 +3,11 @@
 //! `words → reader (instructions) → globals (declarations) → flow (block order) → lower (scalar code)`
 
 mod alu;
+mod composites;
 mod error;
 mod flow;
 mod globals;
+mod groups;
 mod lower;
 mod memory;
 mod reader;

@@ -35,6 +35,8 @@ struct Info {
     ty: Type,
     /// Scalars in a value of the type; 0 where it has no value of fixed size.
     scalars: u32,
+    /// Bytes of those scalars one after another; a bool counts as one.
+    packed_bytes: u64,
     depth: u32,
 }
 
@@ -44,33 +46,32 @@ pub(crate) struct Types(HashMap<u32, Info>);
 
 impl Types {
     pub(crate) fn add(&mut self, word: u32, id: u32, ty: Type) -> Decoded<()> {
-        let mut inner = Vec::new();
-        let scalars: u64 = match &ty {
-            Type::Void | Type::Pointer { .. } | Type::Function { .. } => 0,
-            Type::Scalar(_) => 1,
-            Type::Vector { n, .. } => u64::from(*n),
-            Type::Array { elem, len, .. } => {
-                inner.push(*elem);
-                u64::from(self.scalars(*elem)) * u64::from(*len)
-            }
-            Type::RuntimeArray { elem, .. } => {
-                inner.push(*elem);
-                0
-            }
-            Type::Struct(members) => {
-                inner.extend(members.iter().map(|m| m.ty));
-                members.iter().map(|m| u64::from(self.scalars(m.ty))).sum()
-            }
+        // Each part with the number of times it is there.
+        let (own, parts): (u32, Vec<(u32, u32)>) = match &ty {
+            Type::Void | Type::Pointer { .. } | Type::Function { .. } => (0, Vec::new()),
+            Type::Scalar(_) => (1, Vec::new()),
+            Type::Vector { elem, n, .. } => (0, vec![(*elem, *n)]),
+            Type::Array { elem, len, .. } => (0, vec![(*elem, *len)]),
+            Type::RuntimeArray { elem, .. } => (0, vec![(*elem, 0)]),
+            Type::Struct(members) => (0, members.iter().map(|m| (m.ty, 1)).collect()),
         };
+        let width = if let Type::Scalar(d) = &ty { d.bytes().max(1) } else { 0 };
+        let (mut scalars, mut packed_bytes, mut depth) = (u64::from(own), u64::from(width), 0);
+        for (part, n) in parts {
+            let Some(info) = self.0.get(&part) else { continue };
+            scalars += u64::from(info.scalars) * u64::from(n);
+            packed_bytes = packed_bytes.saturating_add(info.packed_bytes.saturating_mul(n.into()));
+            depth = info.depth.max(depth);
+        }
         if scalars > MAX_TYPE_SCALARS {
             let what = "scalars in one type";
             return Err(DecodeError::TooLarge { what, found: scalars, allowed: MAX_TYPE_SCALARS });
         }
-        let depth = 1 + inner.iter().filter_map(|t| self.0.get(t)).map(|t| t.depth).max().unwrap_or(0);
+        let depth = depth + 1;
         if depth > MAX_DEPTH {
             return Err(DecodeError::Malformed { word, what: "types are nested too deep" });
         }
-        self.0.insert(id, Info { ty, scalars: scalars as u32, depth });
+        self.0.insert(id, Info { ty, scalars: scalars as u32, packed_bytes, depth });
         Ok(())
     }
 
@@ -82,6 +83,11 @@ impl Types {
     /// Scalars in a value of type `id`.
     pub(crate) fn scalars(&self, id: u32) -> u32 {
         self.0.get(&id).map_or(0, |i| i.scalars)
+    }
+
+    /// Bytes that a workgroup variable of type `id` takes.
+    pub(crate) fn packed_bytes(&self, id: u32) -> u64 {
+        self.0.get(&id).map_or(0, |i| i.packed_bytes)
     }
 
     /// The scalar type of a scalar, or of a vector's components.

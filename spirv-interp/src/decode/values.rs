@@ -1,10 +1,8 @@
-//! Instructions that make values: composites by renaming slots, arithmetic one scalar at a time.
-
-use std::rc::Rc;
+//! Instructions of a block: which lowering each takes, and arithmetic one scalar at a time.
 
 use kiln_abi::{
     DType,
-    spirv::{GlslOp, GroupOperation, Op, Scope},
+    spirv::{GlslOp, Op},
 };
 
 use super::{
@@ -12,7 +10,7 @@ use super::{
     error::{DecodeError, Decoded},
     lower::Lower,
     reader::Raw,
-    types::{MAX_VALUE_SCALARS, Type},
+    types::Type,
 };
 use crate::program::{Bin, Exchange, Inst, Kind, Slot, Tri, Un};
 
@@ -24,7 +22,6 @@ impl Lower<'_> {
             Op::Name
             | Op::MemberName
             | Op::String
-            | Op::Line
             | Op::Extension
             | Op::ExtInstImport
             | Op::MemoryModel
@@ -56,12 +53,9 @@ impl Lower<'_> {
             | Op::BranchConditional
             | Op::Return
             | Op::ReturnValue
-            | Op::Unreachable => match raw.op {
-                Op::Line => Ok(()),
-                _ => Err(self.refuse(raw, "has no place inside a block")),
-            },
-            // Their content is in the order of the blocks already.
-            Op::LoopMerge | Op::SelectionMerge => Ok(()),
+            | Op::Unreachable => Err(self.refuse(raw, "has no place inside a block")),
+            // What merges say is in the order of the blocks already.
+            Op::LoopMerge | Op::SelectionMerge | Op::Line => Ok(()),
             Op::Undef => {
                 let n = self.g.types.scalars(raw.ty);
                 let slot = self.alloc(1)?;
@@ -173,11 +167,11 @@ impl Lower<'_> {
         }
     }
 
-    fn refuse(&self, raw: &Raw, what: &'static str) -> DecodeError {
+    pub(super) fn refuse(&self, raw: &Raw, what: &'static str) -> DecodeError {
         DecodeError::Type { word: raw.word, op: raw.op.name(), what }
     }
 
-    fn element(&self, raw: &Raw, id: u32, class: Class) -> Decoded<DType> {
+    pub(super) fn element(&self, raw: &Raw, id: u32, class: Class) -> Decoded<DType> {
         let found = self.g.types.element(self.g.type_of(raw.word, id)?);
         found.filter(|&d| class.has(d)).ok_or(self.refuse(raw, "has an operand of another kind of number"))
     }
@@ -224,7 +218,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn define_run(&mut self, raw: &Raw, first: Slot, n: usize) {
+    pub(super) fn define_run(&mut self, raw: &Raw, first: Slot, n: usize) {
         self.define(raw, (first..first + n as u32).collect::<Vec<_>>());
     }
 
@@ -385,149 +379,6 @@ impl Lower<'_> {
         self.define(raw, vec![dst]);
         Ok(())
     }
-
-    fn extract_dynamic(&mut self, raw: &Raw) -> Decoded<()> {
-        let (word, ops) = (raw.word, self.g.words.operands(raw));
-        let row = self.slots(word, ops[0])?;
-        let ty = match self.g.types.get(word, self.g.type_of(word, ops[0])?)? {
-            Type::Vector { elem, dtype, .. } if *elem == raw.ty => *dtype,
-            _ => return Err(self.refuse(raw, "needs a vector and its component type")),
-        };
-        let a = self.scalar(word, ops[1], DType::is_int)?.0;
-        let (dst, b) = (self.alloc(1)?, self.program.picks.len() as u32);
-        self.program.picks.push(row.to_vec());
-        self.emit(Inst { b, ..inst(Kind::Pick, ty, dst, a, word) })?;
-        self.define(raw, vec![dst]);
-        Ok(())
-    }
-
-    fn shuffle(&mut self, raw: &Raw) -> Decoded<()> {
-        let (word, ops) = (raw.word, self.g.words.operands(raw));
-        let elem = |id| match self.g.types.get(word, id) {
-            Ok(Type::Vector { elem, .. }) => Ok(*elem),
-            _ => Err(self.refuse(raw, "needs vectors")),
-        };
-        let (x, y) = (self.slots(word, ops[0])?, self.slots(word, ops[1])?);
-        let from = [elem(self.g.type_of(word, ops[0])?)?, elem(self.g.type_of(word, ops[1])?)?];
-        if from != [elem(raw.ty)?; 2] || ops.len() - 2 != self.g.types.scalars(raw.ty) as usize {
-            return Err(self.refuse(raw, "has operands of different types"));
-        }
-        let pick = |&i: &u32| {
-            let found = x.iter().chain(y.iter()).nth(i as usize);
-            found.copied().ok_or(self.refuse(raw, "picks a component that is not there"))
-        };
-        let slots = ops[2..].iter().map(pick).collect::<Decoded<Vec<_>>>()?;
-        self.define(raw, slots);
-        Ok(())
-    }
-
-    fn construct(&mut self, raw: &Raw) -> Decoded<()> {
-        let mut all = Vec::new();
-        for &id in self.g.words.operands(raw) {
-            all.extend_from_slice(&self.slots(raw.word, id)?);
-        }
-        let fits = 1..=MAX_VALUE_SCALARS as usize;
-        if !fits.contains(&all.len()) || all.len() != self.g.types.scalars(raw.ty) as usize {
-            return Err(self.refuse(raw, "has another number of scalars than its type"));
-        }
-        self.define(raw, all);
-        Ok(())
-    }
-
-    /// CompositeExtract and CompositeInsert: the part's slots by literal indices.
-    fn part(&mut self, raw: &Raw) -> Decoded<()> {
-        let (word, ops) = (raw.word, self.g.words.operands(raw));
-        let insert = raw.op == Op::CompositeInsert;
-        let (object, whole, indices) =
-            if insert { (Some(ops[0]), ops[1], &ops[2..]) } else { (None, ops[0], &ops[1..]) };
-        let (row, mut ty, mut at) = (self.slots(word, whole)?, self.g.type_of(word, whole)?, 0);
-        let missing = || self.refuse(raw, "names a part that is not there");
-        for &i in indices {
-            let (elem, place) = match self.g.types.get(word, ty)? {
-                Type::Vector { elem, n, .. } if i < *n => (*elem, i),
-                Type::Array { elem, len, .. } if i < *len => (*elem, i * self.g.types.scalars(*elem)),
-                Type::Struct(m) if (i as usize) < m.len() => {
-                    (m[i as usize].ty, self.g.types.member(word, m, i as usize, false)?)
-                }
-                _ => return Err(missing()),
-            };
-            (ty, at) = (elem, at + place);
-        }
-        let n = self.g.types.scalars(ty);
-        let range = at as usize..(at + n) as usize;
-        let part = row.get(range.clone()).ok_or_else(missing)?;
-        let slots: Rc<[Slot]> = match object {
-            None if ty == raw.ty => part.into(),
-            Some(id) if self.g.type_of(word, id)? == ty && self.g.type_of(word, whole)? == raw.ty => {
-                let mut all = row.to_vec();
-                all[range].copy_from_slice(&self.slots(word, id)?);
-                all.into()
-            }
-            _ => return Err(self.refuse(raw, "has another type than the part")),
-        };
-        self.define(raw, slots);
-        Ok(())
-    }
-
-    fn subgroup_scope(&self, raw: &Raw) -> Decoded<()> {
-        match self.g.scalar(self.g.words.operand(raw, 0)?).and_then(Scope::from_number) {
-            Some(Scope::Subgroup) => Ok(()),
-            _ => Err(self.refuse(raw, "needs the constant scope Subgroup")),
-        }
-    }
-
-    /// Elect, All, Any and Ballot: at most one bool in, one bool or four words out.
-    fn vote(&mut self, raw: &Raw, what: Exchange) -> Decoded<()> {
-        self.subgroup_scope(raw)?;
-        let word = raw.word;
-        let a = match self.g.words.operands(raw).get(1) {
-            Some(&id) => self.scalar(word, id, |d| d == DType::Bool)?.0,
-            None => 0,
-        };
-        let (n, elem) = if what == Exchange::Ballot { (4, DType::U32) } else { (1, DType::Bool) };
-        if self.g.types.scalars(raw.ty) != n || self.g.types.element(raw.ty) != Some(elem) {
-            return Err(self.refuse(raw, "has a result of another type"));
-        }
-        let dst = self.alloc(n)?;
-        self.emit(inst(Kind::Subgroup(what), DType::Bool, dst, a, word))?;
-        self.define_run(raw, dst, n as usize);
-        Ok(())
-    }
-
-    fn exchange(&mut self, raw: &Raw, what: Exchange) -> Decoded<()> {
-        self.subgroup_scope(raw)?;
-        let (word, ops) = (raw.word, self.g.words.operands(raw));
-        let (row, ty) = (self.slots(word, ops[1])?, self.g.types.element(raw.ty));
-        let ty = ty.filter(|_| self.g.type_of(word, ops[1]) == Ok(raw.ty));
-        let ty = ty.ok_or(self.refuse(raw, "has a result of another type"))?;
-        let b = match ops.get(2) {
-            Some(&id) => self.scalar(word, id, |d| matches!(d, DType::U32 | DType::I32))?.0,
-            None => 0,
-        };
-        let dst = self.alloc(row.len() as u32)?;
-        for (&a, dst) in row.iter().zip(dst..) {
-            self.emit(Inst { b, ..inst(Kind::Subgroup(what), ty, dst, a, word) })?;
-        }
-        self.define_run(raw, dst, row.len());
-        Ok(())
-    }
-
-    fn combine(&mut self, raw: &Raw) -> Decoded<()> {
-        self.subgroup_scope(raw)?;
-        let (word, ops) = (raw.word, self.g.words.operands(raw));
-        let found = alu::combination(raw.op).zip(GroupOperation::from_number(ops[1]));
-        let ((op, class), group) = found.ok_or(self.refuse(raw, "combines nothing"))?;
-        let (row, ty) = (self.slots(word, ops[2])?, self.element(raw, ops[2], class)?);
-        if self.g.type_of(word, ops[2])? != raw.ty {
-            return Err(self.refuse(raw, "has a result of another type"));
-        }
-        let dst = self.alloc(row.len() as u32)?;
-        for (&a, dst) in row.iter().zip(dst..) {
-            self.emit(inst(Kind::Subgroup(Exchange::Combine(op, group)), ty, dst, a, word))?;
-        }
-        self.define_run(raw, dst, row.len());
-        Ok(())
-    }
 }
 
 /// Whether an operation's result is a truth value whatever its operands are.
@@ -561,6 +412,6 @@ const fn tests(kind: Kind) -> bool {
     }
 }
 
-const fn inst(kind: Kind, ty: DType, dst: Slot, a: u32, word: u32) -> Inst {
+pub(super) const fn inst(kind: Kind, ty: DType, dst: Slot, a: u32, word: u32) -> Inst {
     Inst { kind, ty, dst, a, b: 0, c: 0, word }
 }

@@ -3,7 +3,8 @@
 //! A fixture's text is the body of `main`. Types, builtins and pointer types are declared for it, and constants such
 //! as `%u_5`, `%i_-1`, `%f_0.5` and `%h_2` (f16) where they are named. The source map gives each line of the body its
 //! number, from 1.
-#![allow(dead_code)]
+// Each test binary uses a part of it, and a fixture with a mistake should stop its test.
+#![allow(dead_code, clippy::panic, clippy::unwrap_used)]
 
 use std::collections::HashMap;
 
