@@ -64,7 +64,7 @@ pub fn one_of_each(
     t[local_id()] = h; //~ Store t[
     barrier(); //~ ControlBarrier barrier
     let g = vec4(h, a, b, e).w().sqrt(); //~ ExtInst sqrt
-    let s = max(subgroup::add(g), t[0]); //~ GroupNonUniformFAdd add, ExtInst max, Load t[0]
+    let s = max(subgroup::add(g), t[0]); //~ GroupNonUniformFAdd subgroup::add, ExtInst max, Load t[0]
     let m = dot4_i8(k, k2) as u32; //~ SDot dot4_i8, Bitcast as
     for f in comptime!(0..rows) {
         y[i + f] = s + v; //~ Store y[, IAdd + f, FAdd + v

@@ -7,7 +7,7 @@ use syn::{
     spanned::Spanned,
 };
 
-use super::{Body, Lower, bare, call, comptime, host};
+use super::{Body, Lower, bare, call, comptime};
 use crate::signature::staged_type;
 
 impl Lower {
@@ -51,7 +51,7 @@ impl Lower {
                 }
             }
             Stmt::Macro(m) if m.mac.path.is_ident("comptime") => {
-                let host = host(&m.mac);
+                let host = &m.mac.tokens;
                 quote_spanned!(m.span()=> #host;)
             }
             Stmt::Macro(m) if m.mac.path.is_ident("dims") => self.dims(m),

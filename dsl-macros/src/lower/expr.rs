@@ -35,7 +35,7 @@ impl Lower {
     pub(super) fn value(&mut self, e: &Expr) -> TokenStream {
         let span = e.span();
         match e {
-            Expr::Lit(l) => self.literal(&l.lit, false),
+            Expr::Lit(l) => self.literal(&l.lit, None),
             Expr::Path(_) | Expr::Field(_) | Expr::Index(_) => {
                 let place = self.place(e);
                 read(span, &place)
@@ -144,7 +144,7 @@ impl Lower {
             }
             Expr::Lit(ExprLit { lit: syn::Lit::Float(f), .. }) if f.suffix().is_empty() => {
                 let typed = syn::LitFloat::new(&format!("{}f32", f.base10_digits()), f.span());
-                self.literal(&syn::Lit::Float(typed), false)
+                self.literal(&syn::Lit::Float(typed), None)
             }
             other => self.value(other),
         };
@@ -157,7 +157,7 @@ impl Lower {
 
     fn unary(&mut self, u: &ExprUnary) -> TokenStream {
         match (&u.op, bare(&u.expr)) {
-            (UnOp::Neg(_), Expr::Lit(l)) => self.literal(&l.lit, true),
+            (UnOp::Neg(minus), Expr::Lit(l)) => self.literal(&l.lit, Some(minus.span)),
             (UnOp::Neg(minus), e) => {
                 let value = self.value(e);
                 call(minus.span, "neg", value)

@@ -7,21 +7,28 @@ use syn::{Lit, LitFloat, LitInt};
 use super::{Lower, call, trait_call};
 
 impl Lower {
-    pub(super) fn literal(&mut self, lit: &Lit, minus: bool) -> TokenStream {
+    /// A literal, with the minus sign before it if there is one; it stands where its first token does.
+    pub(super) fn literal(&mut self, lit: &Lit, minus: Option<Span>) -> TokenStream {
         match lit {
             Lit::Int(i) if matches!(i.suffix(), "f32" | "f16") => match i.base10_parse::<u64>() {
                 #[expect(clippy::cast_precision_loss, reason = "a float literal rounds")]
-                Ok(n) => float(i.span(), i.suffix(), if minus { -(n as f64) } else { n as f64 }),
+                Ok(n) => float(
+                    at(i.span(), minus),
+                    i.suffix(),
+                    if minus.is_some() { -(n as f64) } else { n as f64 },
+                ),
                 Err(e) => self.bad(i.span(), e),
             },
             Lit::Int(i) => self.int(i, minus),
             Lit::Float(f) => self.float(f, minus),
-            Lit::Bool(b) if !minus => trait_call(b.span(), "Read", "read", quote_spanned!(b.span()=> &#b)),
+            Lit::Bool(b) if minus.is_none() => {
+                trait_call(b.span(), "Read", "read", quote_spanned!(b.span()=> &#b))
+            }
             other => self.bad(other.span(), "a kernel's literals are integers, floats, `true` and `false`"),
         }
     }
 
-    fn int(&mut self, i: &LitInt, minus: bool) -> TokenStream {
+    fn int(&mut self, i: &LitInt, minus: Option<Span>) -> TokenStream {
         let ty = match i.suffix() {
             "" => "",
             known @ ("i32" | "u32" | "i16" | "u16" | "i8" | "u8") => known,
@@ -30,21 +37,25 @@ impl Lower {
             }
         };
         match i.base10_parse::<i64>() {
-            Ok(n) => int_of(i.span(), ty, if minus { -n } else { n }),
+            Ok(n) => int_of(at(i.span(), minus), ty, if minus.is_some() { -n } else { n }),
             Err(_) => self.bad(i.span(), "this does not fit any integer of a kernel"),
         }
     }
 
-    fn float(&mut self, f: &LitFloat, minus: bool) -> TokenStream {
+    fn float(&mut self, f: &LitFloat, minus: Option<Span>) -> TokenStream {
         match f.suffix() {
             "" | "f32" | "f16" => {}
             other => return self.bad(f.span(), format!("a kernel has no `{other}`; floats are f32 and f16")),
         }
         match f.base10_parse::<f64>() {
-            Ok(n) => float(f.span(), f.suffix(), if minus { -n } else { n }),
+            Ok(n) => float(at(f.span(), minus), f.suffix(), if minus.is_some() { -n } else { n }),
             Err(e) => self.bad(f.span(), e),
         }
     }
+}
+
+fn at(literal: Span, minus: Option<Span>) -> Span {
+    minus.unwrap_or(literal)
 }
 
 /// An integer literal of a type, or of the type the context asks for.

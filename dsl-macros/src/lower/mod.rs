@@ -84,8 +84,14 @@ pub(crate) fn comptime(e: &Expr) -> Option<TokenStream> {
     }
 }
 
+/// One expression keeps its precedence and its temporaries in parentheses; statements make a block.
 fn host(mac: &Macro) -> TokenStream {
-    let group = proc_macro2::Group::new(proc_macro2::Delimiter::None, mac.tokens.clone());
+    let delimiter = match syn::parse2::<Expr>(mac.tokens.clone()) {
+        Ok(_) => proc_macro2::Delimiter::Parenthesis,
+        Err(_) => proc_macro2::Delimiter::Brace,
+    };
+    let mut group = proc_macro2::Group::new(delimiter, mac.tokens.clone());
+    group.set_span(mac.path.span());
     TokenStream::from(proc_macro2::TokenTree::Group(group))
 }
 
