@@ -74,7 +74,9 @@ fn crc32_is_zlibs() {
 
 #[test]
 fn each_format_has_vectors_and_each_vector_file_a_format() {
-    let json = |path: PathBuf| (path.extension()? == "json").then(|| Some(path.file_stem()?.to_str()?.to_owned()))?;
+    let json = |path: PathBuf| {
+        (path.extension()? == "json").then(|| Some(path.file_stem()?.to_str()?.to_owned()))?
+    };
     let files: BTreeSet<String> =
         folder().read_dir().unwrap().filter_map(|entry| json(entry.unwrap().path())).collect();
     let registry = Registry::builtin();
