@@ -52,16 +52,14 @@ impl Gguf {
     /// The first thing that is wrong with it.
     pub fn open(path: &Path, registry: &Registry) -> Result<Self, GgufError> {
         let first = Part::parse(FileBytes::map(path)?, registry)?;
-        let Some(split) = Split::of(first.metadata())? else { return Ok(Self { parts: vec![first] }) };
+        let split = Split::of(first.metadata())?;
         let mut parts = vec![first];
-        for (part, path) in split.paths(path)?.into_iter().enumerate().skip(1) {
-            let next = Part::parse(FileBytes::map(&path)?, registry)?;
-            split.check(u32::try_from(part).unwrap_or(u32::MAX), Split::of(next.metadata())?)?;
-            parts.push(next);
+        if let Some(split) = split {
+            for path in split.other_paths(path)? {
+                parts.push(Part::parse(FileBytes::map(&path)?, registry)?);
+            }
         }
-        let model = Self { parts };
-        model.check_parts(split)?;
-        Ok(model)
+        Self::join(parts)
     }
 
     /// Reads a file that is in memory.
@@ -69,7 +67,7 @@ impl Gguf {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn from_bytes(bytes: Vec<u8>, registry: &Registry) -> Result<Self, GgufError> {
-        Ok(Self { parts: vec![Part::parse(FileBytes::Owned(bytes), registry)?] })
+        Self::join(vec![Part::parse(FileBytes::Owned(bytes), registry)?])
     }
 
     /// GGUF's version, 2 or 3.
@@ -102,11 +100,19 @@ impl Gguf {
         self.tensors().find(|t| t.name == name)
     }
 
-    fn check_parts(&self, split: Split) -> Result<(), GgufError> {
-        let found = self.parts.iter().map(|p| p.tensors.len() as u64).sum();
-        if let Some(expected) = split.n_tensors.filter(|n| *n != found) {
-            return Err(GgufError::SplitMismatch { part: 0, key: "split.tensors.count", found, expected });
+    /// One model of its parts, which must belong together.
+    fn join(parts: Vec<Part>) -> Result<Self, GgufError> {
+        let splits = parts.iter().map(|p| Split::of(p.metadata())).collect::<Result<Vec<_>, _>>()?;
+        split::check(&splits, parts.iter().map(|p| p.tensors.len() as u64).sum())?;
+        let model = Self { parts };
+        if model.n_parts() > 1 {
+            model.check_names()?;
         }
+        Ok(model)
+    }
+
+    /// Each part has checked its own names; this compares those of all parts.
+    fn check_names(&self) -> Result<(), GgufError> {
         let mut names: Vec<&str> = self.tensors().map(|t| t.name).collect();
         names.sort_unstable();
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
