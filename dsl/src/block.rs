@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use half::f16;
 use kiln_abi::{DType, Location, spirv::Op};
 use kiln_spirv_emit::ir::{Member, Operand, Type, TypeId, ValueId};
+pub use kiln_spirv_emit::layout::Extent;
 
 use crate::{
     place::{
@@ -15,45 +16,23 @@ use crate::{
     value::{Ex, Num, Read, Scalar, Value, Vec2, Vec3, Vec4},
 };
 
-/// Bytes a type takes in a buffer, and the multiple of bytes it starts at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// Size.
-    pub bytes: u32,
-    /// Alignment.
-    pub align: u32,
-}
-
-impl Extent {
-    /// A scalar or vector, by the std430 rules.
-    pub const fn of(dtype: DType, lanes: u32) -> Self {
-        Extent { bytes: dtype.bytes() * lanes, align: dtype.bytes() * lanes.next_power_of_two() }
-    }
-
-    /// Bytes from one element of an array to the next.
-    pub const fn stride(self) -> u32 {
-        self.bytes.next_multiple_of(self.align)
-    }
-
-    /// `len` of them in a row.
-    pub const fn times(self, len: u32) -> Self {
-        Extent { bytes: self.stride() * len, align: self.align }
-    }
-}
-
-/// The offset of each member and the extent of the struct they make.
+/// The offset of each member and the extent of the struct they make, by the layout rules of `spirv-emit`.
 pub const fn offsets<const N: usize>(members: [Extent; N]) -> ([u32; N], Extent) {
-    let (mut offsets, mut end, mut align, mut i) = ([0; N], 0u32, 1u32, 0);
+    let (mut offsets, mut whole, mut i) = ([0; N], Extent::EMPTY, 0);
     while i < N {
-        let m = members[i];
-        offsets[i] = end.next_multiple_of(m.align);
-        end = offsets[i] + m.bytes;
-        if m.align > align {
-            align = m.align;
-        }
+        (offsets[i], whole) = small(whole.then(members[i]));
         i += 1;
     }
-    (offsets, Extent { bytes: end.next_multiple_of(align), align })
+    (offsets, Extent { bytes: small(whole.stride()), align: whole.align })
+}
+
+/// Runs while the host's program is compiled, where a panic is a compile error.
+#[expect(clippy::panic, reason = "a constant's error")]
+const fn small<T: Copy>(part: Option<T>) -> T {
+    match part {
+        Some(part) => part,
+        None => panic!("a buffer's element is smaller than 4 GiB and holds no bool"),
+    }
 }
 
 /// Where a type is laid out: buffers have offsets and strides, workgroup memory has none.
@@ -103,13 +82,13 @@ impl Types<'_> {
 macro_rules! scalar_elems {
     ($($t:ty)*) => { $(
         impl Elem for $t {
-            const BYTES: u32 = <$t as BlockField>::EXTENT.stride();
+            const BYTES: u32 = small(<$t as BlockField>::EXTENT.stride());
             fn ty(types: &mut Types<'_>, _: Memory) -> TypeId { types.value::<$t>() }
             fn name() -> String { <$t as Value>::shape().name() }
         }
         impl BlockField for $t {
             type Ref<R: Rail> = Place<$t, R>;
-            const EXTENT: Extent = Extent::of(<$t as Scalar>::DTYPE, 1);
+            const EXTENT: Extent = small(Extent::vector(<$t as Scalar>::DTYPE, 1));
             fn refer<R: Rail>(path: Path) -> Place<$t, R> { Place::new(path) }
             fn ty(types: &mut Types<'_>, _: Memory) -> TypeId { types.value::<$t>() }
         }
@@ -120,13 +99,13 @@ scalar_elems! { f32 f16 i32 u32 i16 u16 i8 u8 }
 macro_rules! vector_elems {
     ($($v:ident $n:literal)*) => { $(
         impl<T: Num> Elem for $v<T> {
-            const BYTES: u32 = <$v<T> as BlockField>::EXTENT.stride();
+            const BYTES: u32 = small(<$v<T> as BlockField>::EXTENT.stride());
             fn ty(types: &mut Types<'_>, _: Memory) -> TypeId { types.value::<$v<T>>() }
             fn name() -> String { <$v<T> as Value>::shape().name() }
         }
         impl<T: Num> BlockField for $v<T> {
             type Ref<R: Rail> = Place<$v<T>, R>;
-            const EXTENT: Extent = Extent::of(T::DTYPE, $n);
+            const EXTENT: Extent = small(Extent::vector(T::DTYPE, $n));
             fn refer<R: Rail>(path: Path) -> Place<$v<T>, R> { Place::new(path) }
             fn ty(types: &mut Types<'_>, _: Memory) -> TypeId { types.value::<$v<T>>() }
         }
@@ -152,13 +131,13 @@ pub trait BlockField: Sized + 'static {
 
 impl<T: Num + BlockField, const N: usize> BlockField for [T; N] {
     type Ref<R: Rail> = PlaceArray<T, R>;
-    const EXTENT: Extent = T::EXTENT.times(length(N));
+    const EXTENT: Extent = small(T::EXTENT.array(length(N)));
     fn refer<R: Rail>(path: Path) -> PlaceArray<T, R> {
         PlaceArray::new(path, length(N))
     }
     fn ty(types: &mut Types<'_>, memory: Memory) -> TypeId {
         let elem = types.value::<T>();
-        let stride = (memory == Memory::Buffer).then_some(T::EXTENT.stride());
+        let stride = (memory == Memory::Buffer).then_some(small(T::EXTENT.stride()));
         types.0.b.ty(Type::Array { elem, len: length(N), stride })
     }
 }

@@ -77,11 +77,9 @@ float_functions! {
     /// The smallest whole number that is at least `x`.
     ceil Ceil ();
     /// The nearest whole number, ties to even.
-    round RoundEven ();
+    round_ties_even RoundEven ();
     /// The whole part.
     trunc Trunc ();
-    /// `x - floor(x)`.
-    fract Fract ();
     /// `x * a + b`, rounded once.
     fma Fma (a, b);
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use kiln_abi::spirv::StorageClass;
+use kiln_abi::{DType, spirv::StorageClass};
 
 use crate::ir::{Module, Type, TypeId};
 
@@ -17,6 +17,45 @@ pub struct Extent {
     pub bytes: u32,
     /// Alignment in bytes, a power of two.
     pub align: u32,
+}
+
+/// The rules, for types of the host's program and of a module alike; `None` is more than a `u32` of bytes.
+impl Extent {
+    /// A struct that has no member yet.
+    pub const EMPTY: Extent = Extent { bytes: 0, align: 1 };
+
+    /// A scalar (`n` = 1) or a vector of `n`; `None` for a truth value.
+    pub const fn vector(elem: DType, n: u32) -> Option<Extent> {
+        match elem.bytes() {
+            0 => None,
+            bytes => Some(Extent { bytes: bytes * n, align: bytes * n.next_power_of_two() }),
+        }
+    }
+
+    /// Bytes from one to the next in an array.
+    pub const fn stride(self) -> Option<u32> {
+        self.bytes.checked_next_multiple_of(self.align)
+    }
+
+    /// `len` of them in a row.
+    pub const fn array(self, len: u32) -> Option<Extent> {
+        match self.stride() {
+            Some(stride) => match stride.checked_mul(len) {
+                Some(bytes) => Some(Extent { bytes, align: self.align }),
+                None => None,
+            },
+            None => None,
+        }
+    }
+
+    /// The offset of a member after the ones that make `self`, and what they make together. A finished struct is
+    /// padded to its [`Extent::stride`].
+    pub const fn then(self, member: Extent) -> Option<(u32, Extent)> {
+        let Some(offset) = self.bytes.checked_next_multiple_of(member.align) else { return None };
+        let Some(bytes) = offset.checked_add(member.bytes) else { return None };
+        let align = if member.align > self.align { member.align } else { self.align };
+        Some((offset, Extent { bytes, align }))
+    }
 }
 
 /// Where a struct's members lie.
@@ -58,21 +97,9 @@ impl fmt::Display for LayoutError {
 /// A part of the type that cannot lie in memory.
 pub fn extent(types: &[Type], ty: TypeId) -> Result<Extent, LayoutError> {
     match &types[ty.0 as usize] {
-        Type::Scalar(d) => match d.bytes() {
-            0 => Err(LayoutError::Bool),
-            bytes => Ok(Extent { bytes, align: bytes }),
-        },
-        Type::Vector { elem, n } => match elem.bytes() {
-            0 => Err(LayoutError::Bool),
-            bytes => {
-                Ok(Extent { bytes: bytes * u32::from(*n), align: bytes * u32::from(*n).next_power_of_two() })
-            }
-        },
-        Type::Array { elem, len, .. } => {
-            let align = extent(types, *elem)?.align;
-            let bytes = stride(types, *elem)?.checked_mul(*len).ok_or(LayoutError::TooLarge)?;
-            Ok(Extent { bytes, align })
-        }
+        Type::Scalar(d) => Extent::vector(*d, 1).ok_or(LayoutError::Bool),
+        Type::Vector { elem, n } => Extent::vector(*elem, u32::from(*n)).ok_or(LayoutError::Bool),
+        Type::Array { elem, len, .. } => extent(types, *elem)?.array(*len).ok_or(LayoutError::TooLarge),
         Type::Struct { members, .. } => {
             let parts: Vec<TypeId> = members.iter().map(|m| m.ty).collect();
             Ok(place(types, &parts)?.extent)
@@ -87,8 +114,7 @@ pub fn extent(types: &[Type], ty: TypeId) -> Result<Extent, LayoutError> {
 /// # Errors
 /// An element that cannot lie in memory.
 pub fn stride(types: &[Type], elem: TypeId) -> Result<u32, LayoutError> {
-    let Extent { bytes, align } = extent(types, elem)?;
-    round_up(bytes, align)
+    extent(types, elem)?.stride().ok_or(LayoutError::TooLarge)
 }
 
 /// Lays out a struct's members in order. A run-time array may come last; it adds no size.
@@ -97,7 +123,7 @@ pub fn stride(types: &[Type], elem: TypeId) -> Result<u32, LayoutError> {
 /// A member that cannot lie in memory.
 pub fn place(types: &[Type], members: &[TypeId]) -> Result<StructLayout, LayoutError> {
     let mut offsets = Vec::with_capacity(members.len());
-    let (mut end, mut align) = (0u32, 1u32);
+    let mut whole = Extent::EMPTY;
     for (i, &member) in members.iter().enumerate() {
         let member = match &types[member.0 as usize] {
             Type::RuntimeArray { elem, .. } if i + 1 == members.len() => {
@@ -105,12 +131,12 @@ pub fn place(types: &[Type], members: &[TypeId]) -> Result<StructLayout, LayoutE
             }
             _ => extent(types, member)?,
         };
-        let offset = round_up(end, member.align)?;
+        let (offset, with_member) = whole.then(member).ok_or(LayoutError::TooLarge)?;
         offsets.push(offset);
-        end = offset.checked_add(member.bytes).ok_or(LayoutError::TooLarge)?;
-        align = align.max(member.align);
+        whole = with_member;
     }
-    Ok(StructLayout { offsets, extent: Extent { bytes: round_up(end, align)?, align } })
+    let bytes = whole.stride().ok_or(LayoutError::TooLarge)?;
+    Ok(StructLayout { offsets, extent: Extent { bytes, align: whole.align } })
 }
 
 /// Workgroup memory of a kernel in bytes: its variables one after another, each at its alignment.
@@ -125,22 +151,15 @@ pub fn workgroup_bytes(module: &Module) -> Result<u32, LayoutError> {
                 _ => module.value(g.value).ty,
             }
         });
-    let mut end = 0u32;
+    let mut whole = Extent::EMPTY;
     for pointee in pointees {
-        let Extent { bytes, align } = extent(&module.types, pointee)?;
-        end = round_up(end, align)?.checked_add(bytes).ok_or(LayoutError::TooLarge)?;
+        whole = whole.then(extent(&module.types, pointee)?).ok_or(LayoutError::TooLarge)?.1;
     }
-    Ok(end)
-}
-
-fn round_up(bytes: u32, align: u32) -> Result<u32, LayoutError> {
-    bytes.checked_next_multiple_of(align).ok_or(LayoutError::TooLarge)
+    Ok(whole.bytes)
 }
 
 #[cfg(test)]
 mod tests {
-    use kiln_abi::DType;
-
     use super::*;
     use crate::ir::Member;
 

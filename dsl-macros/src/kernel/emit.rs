@@ -59,6 +59,10 @@ fn names(f: &Ident) -> (Ident, Ident) {
         camel.extend(chars.next().map(|c| c.to_ascii_uppercase()));
         camel.extend(chars);
     }
+    // A name of underscores and digits makes no type's name.
+    if !camel.starts_with(|c: char| c.is_alphabetic()) {
+        camel.insert_str(0, "Kernel");
+    }
     (Ident::new(&camel, f.span()), format_ident!("{camel}Args", span = f.span()))
 }
 

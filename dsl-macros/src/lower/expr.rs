@@ -2,9 +2,9 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::{BinOp, Expr, ExprBinary, ExprCast, ExprLit, ExprMacro, ExprUnary, UnOp, spanned::Spanned};
+use syn::{BinOp, Expr, ExprBinary, ExprCast, ExprMacro, ExprUnary, UnOp, spanned::Spanned};
 
-use super::{Body, LoopKind, Lower, bare, call, comptime, hidden, literal::int_of, trait_call};
+use super::{Body, LoopKind, Lower, bare, call, comptime, hidden, trait_call};
 
 impl Lower {
     /// A place: nothing is loaded.
@@ -135,17 +135,7 @@ impl Lower {
 
     fn cast(&mut self, c: &ExprCast) -> TokenStream {
         let value = match bare(&c.expr) {
-            // As in Rust, a bare integer that is cast is an i32.
-            Expr::Lit(ExprLit { lit: syn::Lit::Int(i), .. }) if i.suffix().is_empty() => {
-                match i.base10_parse::<i64>() {
-                    Ok(n) => int_of(i.span(), if n > i64::from(i32::MAX) { "u32" } else { "i32" }, n),
-                    Err(e) => self.bad(i.span(), e),
-                }
-            }
-            Expr::Lit(ExprLit { lit: syn::Lit::Float(f), .. }) if f.suffix().is_empty() => {
-                let typed = syn::LitFloat::new(&format!("{}f32", f.base10_digits()), f.span());
-                self.literal(&syn::Lit::Float(typed), None)
-            }
+            Expr::Lit(l) => self.cast_literal(&l.lit),
             other => self.value(other),
         };
         let (span, ty) = (c.as_token.span, &c.ty);

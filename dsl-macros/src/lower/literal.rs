@@ -42,6 +42,21 @@ impl Lower {
         }
     }
 
+    /// A float that is cast is an f32, as a bare integer is an i32.
+    pub(super) fn cast_literal(&mut self, lit: &Lit) -> TokenStream {
+        match lit {
+            Lit::Int(i) if i.suffix().is_empty() => match i.base10_parse::<i64>() {
+                Ok(n) => int_of(i.span(), if n > i64::from(i32::MAX) { "u32" } else { "i32" }, n),
+                Err(e) => self.bad(i.span(), e),
+            },
+            Lit::Float(f) if f.suffix().is_empty() => match f.base10_parse::<f64>() {
+                Ok(n) => float(f.span(), "f32", n),
+                Err(e) => self.bad(f.span(), e),
+            },
+            other => self.literal(other, None),
+        }
+    }
+
     fn float(&mut self, f: &LitFloat, minus: Option<Span>) -> TokenStream {
         match f.suffix() {
             "" | "f32" | "f16" => {}
