@@ -142,8 +142,9 @@ pub(crate) struct Stage {
     pub(crate) action: Action,
 }
 
-pub(crate) const CLIPPY: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"];
-pub(crate) const DOC: &[&str] = &["doc", "--workspace", "--no-deps"];
+pub(crate) const CLIPPY: &[&str] =
+    &["clippy", "--workspace", "--all-targets", "--keep-going", "--", "-Dwarnings"];
+pub(crate) const DOC: &[&str] = &["doc", "--workspace", "--no-deps", "--keep-going"];
 pub(crate) const DOC_ENV: &[(&str, &str)] = &[("RUSTDOCFLAGS", "-Dwarnings")];
 
 /// Their tests need the driver, and run under its launcher.
