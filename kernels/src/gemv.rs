@@ -8,11 +8,11 @@
 //! Numerics: weights decoded to f32, one fma per product into four running sums per lane. The order of the sum
 //! depends on (k, lanes) alone: every subgroup size and every `cols` gives the same bits.
 
-use kiln_abi::Kernel;
+use kiln_abi::{BufferRange, Kernel};
 use kiln_dsl::prelude::*;
 
 use crate::{
-    Format, Variant,
+    Call, Format, Variant,
     conformance::{Buffer, Case, Random, f32_bytes, random_blocks, u32_bytes},
     fold::fold_sums,
     reference,
@@ -81,8 +81,36 @@ pub fn gemv<F: QuantFormat>(
     }
 }
 
-/// Lanes per row, few for short rows; rows of x at once.
-const SHAPES: [(u32, u32); 3] = [(8, 1), (32, 1), (32, 4)];
+/// What a launch reads and writes.
+#[derive(Clone, Copy, Debug)]
+pub struct GemvOperands {
+    /// Blocks of W.
+    pub w: BufferRange,
+    /// Rows of x.
+    pub x: BufferRange,
+    /// The step block.
+    pub step: BufferRange,
+    /// Rows of y.
+    pub y: BufferRange,
+}
+
+/// A launch of the variant that suits the shape.
+pub fn call<F: Format>(operands: GemvOperands, p: GemvPush) -> Call {
+    let GemvOperands { w, x, step, y } = operands;
+    let (w, x, step, y) = (w.into(), x.into(), step.into(), y.into());
+    let (lanes, cols) = variant_for(p.rows, p.k);
+    Call::new(Gemv::<F>::new(lanes, cols), &GemvArgs { w, x, step, y, p })
+}
+
+/// Lanes and columns for rows of `k` elements and up to `rows` rows of x. Rows of one length get the same lanes
+/// whatever `rows` is, so that a row's result does not depend on what shares its step.
+const fn variant_for(rows: u32, k: u32) -> (u32, u32) {
+    let lanes = if k < 4 * 32 { 8 } else { 32 };
+    (lanes, if rows == 1 { 1 } else { 4 })
+}
+
+/// Every (lanes, columns) that [`variant_for`] gives.
+const SHAPES: [(u32, u32); 4] = [(8, 1), (8, 4), (32, 1), (32, 4)];
 
 /// The variants of one format.
 pub fn variants<F: Format>() -> Vec<Variant> {

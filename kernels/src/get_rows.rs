@@ -5,11 +5,11 @@
 //! Traffic: a row of W read and 4 bytes per output written, memory-bound. Numerics: decoding only: the host's
 //! values, but for the sign of a zero.
 
-use kiln_abi::Kernel;
+use kiln_abi::{BufferRange, Kernel};
 use kiln_dsl::prelude::*;
 
 use crate::{
-    Format, Variant,
+    Call, Format, Variant,
     conformance::{Buffer, Case, Expected, Random, random_blocks, u32_bytes},
     step::{StepRow, n_rows, row_token, step_block},
 };
@@ -46,6 +46,23 @@ pub fn get_rows<F: QuantFormat>(
             y[r * (p.k / 4) + four] = F::decode4(b, (four % (F::BLK / 4)) * 4);
         }
     }
+}
+
+/// What a launch reads and writes.
+#[derive(Clone, Copy, Debug)]
+pub struct GetRowsOperands {
+    /// Blocks of W.
+    pub w: BufferRange,
+    /// The step block.
+    pub step: BufferRange,
+    /// Rows of y.
+    pub y: BufferRange,
+}
+
+/// A launch.
+pub fn call<F: Format>(operands: GetRowsOperands, p: GetRowsPush) -> Call {
+    let GetRowsOperands { w, step, y } = operands;
+    Call::new(GetRows::<F>::new(), &GetRowsArgs { w: w.into(), step: step.into(), y: y.into(), p })
 }
 
 /// The variants of one format.

@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 pub mod add;
+pub mod advance;
 pub mod argmax;
 pub mod attention;
+mod call;
 pub mod conformance;
 mod fold;
 pub mod formats;
@@ -19,6 +21,7 @@ pub mod rope;
 pub mod step;
 pub mod variant;
 
+pub use call::Call;
 pub use formats::Format;
 pub use registry::{DequantizeError, DuplicateFormat, FormatRow, Registry};
 pub use variant::Variant;

@@ -6,9 +6,12 @@ use kiln_abi::BlockGeometry;
 use thiserror::Error;
 
 use crate::{
-    Variant, add, argmax, attention,
+    Call, Variant, add, advance, argmax, attention,
     formats::{Bf16, F16, F32, Format, Q4_0, Q4_1, Q6K, Q8_0},
-    gather_rows, gemv, get_rows, glu, kv_store, rms_norm, rope,
+    gather_rows,
+    gemv::{self, GemvOperands, GemvPush},
+    get_rows::{self, GetRowsOperands, GetRowsPush},
+    glu, kv_store, rms_norm, rope,
 };
 
 /// One format, its type erased.
@@ -22,6 +25,12 @@ pub struct FormatRow {
     pub geometry: BlockGeometry,
     /// Its kernels: every role on every arm.
     pub variants: Vec<Variant>,
+    /// Elements that a row must be whole multiples of on a device.
+    pub row_multiple: u32,
+    /// A launch of its `gemv`.
+    pub gemv: fn(GemvOperands, GemvPush) -> Call,
+    /// A launch of its `get_rows`.
+    pub get_rows: fn(GetRowsOperands, GetRowsPush) -> Call,
     dequantize: fn(&[u8], &mut [f32]),
 }
 
@@ -32,6 +41,9 @@ impl FormatRow {
             name: F::NAME,
             geometry: F::GEOMETRY,
             variants: [get_rows::variants::<F>(), gemv::variants::<F>()].concat(),
+            row_multiple: F::BLK.next_multiple_of(4),
+            gemv: gemv::call::<F>,
+            get_rows: get_rows::call::<F>,
             dequantize: F::dequantize,
         }
     }
@@ -112,6 +124,7 @@ impl Registry {
             attention::variants(),
             gather_rows::variants(),
             argmax::variants(),
+            advance::variants(),
         ]
         .concat();
         Registry { formats: rows.into_iter().map(|row| (row.id, row)).collect(), plain }

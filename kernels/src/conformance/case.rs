@@ -11,13 +11,15 @@ pub enum Buffer {
     Input(Vec<u8>),
     /// Written by the kernel, this many bytes.
     Output(usize),
+    /// Given bytes that the kernel changes.
+    Changed(Vec<u8>),
 }
 
 impl Buffer {
     /// Length in bytes.
     pub fn bytes(&self) -> usize {
         match self {
-            Buffer::Input(data) => data.len(),
+            Buffer::Input(data) | Buffer::Changed(data) => data.len(),
             Buffer::Output(n) => *n,
         }
     }

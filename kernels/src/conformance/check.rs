@@ -145,7 +145,7 @@ fn place(device: &dyn Device, case: &Case) -> Result<Vec<Placed>, DeviceError> {
             let mut before: Vec<u8> = POISON.iter().copied().cycle().take(byte_index(total)).collect();
             let inside = &mut before[byte_index(offset_bytes)..byte_index(offset_bytes + bytes)];
             match buffer {
-                Buffer::Input(data) => inside.copy_from_slice(data),
+                Buffer::Input(data) | Buffer::Changed(data) => inside.copy_from_slice(data),
                 Buffer::Output(_) => fill(inside, SENTINEL.to_le_bytes()),
             }
             let id: BufferId = device.allocate(total, &case.name)?;
@@ -164,7 +164,7 @@ fn untouched(
 ) -> Result<(), Failure> {
     let start = byte_index(placed.range.offset_bytes);
     let inside = start..start + buffer.bytes();
-    let is_output = matches!(buffer, Buffer::Output(_));
+    let is_output = !matches!(buffer, Buffer::Input(_));
     let changed =
         (0..after.len()).find(|i| after[*i] != placed.before[*i] && !(is_output && inside.contains(i)));
     match changed {
