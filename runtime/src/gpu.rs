@@ -58,7 +58,7 @@ impl Gpu {
     /// # Errors
     /// [`RuntimeError`], each saying what to install or to choose.
     pub fn open(options: &RuntimeOptions) -> Result<Self, RuntimeError> {
-        let instance = Arc::new(Instance::open(options.validation)?);
+        let instance = Instance::open(options.validation)?;
         let mut probes = caps::probe_all(&instance)?;
         let infos: Vec<_> = probes.iter().map(|probe| probe.info.clone()).collect();
         let mut probe = probes.swap_remove(choose::choose(&infos, options.device.as_deref())?);

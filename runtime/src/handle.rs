@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use ash::vk;
 use kiln_abi::DeviceError;
 
-use crate::{RuntimeError, caps::Probe, instance::Instance};
+use crate::{RuntimeError, caps::Probe, instance::Instance, sync::lifecycle};
 
 /// A logical device with its one queue's family. Objects made from it keep it alive.
 pub(crate) struct DeviceHandle {
@@ -36,6 +36,7 @@ impl DeviceHandle {
                 .queue_create_infos(&queues)
                 .enabled_extension_names(&extensions)
                 .push_next(features);
+            let _turn = lifecycle();
             // SAFETY: the device is this instance's, has the queue family, the extensions and the features.
             unsafe { instance.raw.create_device(probe.physical, &info, None) }
         });
@@ -62,6 +63,7 @@ impl DeviceHandle {
 
 impl Drop for DeviceHandle {
     fn drop(&mut self) {
+        let _turn = lifecycle();
         // SAFETY: every object holds the device through an Arc, so none is left and nothing runs.
         unsafe { self.raw.destroy_device(None) };
     }

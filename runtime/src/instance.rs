@@ -2,12 +2,16 @@
 
 use std::{
     ffi::{CStr, OsStr, c_char, c_void},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use ash::{Entry, ext::debug_utils, vk};
 
-use crate::{RuntimeError, handle::failed, sync::lock};
+use crate::{
+    RuntimeError,
+    handle::failed,
+    sync::{lifecycle, lock},
+};
 
 const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 /// Hazards within a command buffer, between submits, and of what kernels do to their storage buffers.
@@ -30,21 +34,35 @@ pub(crate) struct Instance {
     pub(crate) raw: ash::Instance,
     debug: Option<(debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
     pub(crate) log: ValidationLog,
-    /// Keeps the loader in memory; everything above calls into it.
     pub(crate) entry: Entry,
 }
 
 impl Instance {
-    pub(crate) fn open(validation: bool) -> Result<Self, RuntimeError> {
-        let entry = load(None)?;
-        // SAFETY: the entry was just loaded.
+    /// The process's plain instance, or a new one with the validation layer.
+    ///
+    /// The plain one stays until the process ends and keeps loader and drivers in memory: drivers have been seen to
+    /// hang, and after some thirty times to refuse, when they are unloaded and loaded again.
+    pub(crate) fn open(validation: bool) -> Result<Arc<Self>, RuntimeError> {
+        static RESIDENT: OnceLock<Arc<Instance>> = OnceLock::new();
+        let _turn = lifecycle();
+        let resident = match RESIDENT.get() {
+            Some(resident) => resident.clone(),
+            None => {
+                let made = Arc::new(Self::create(load(None)?, false)?);
+                RESIDENT.get_or_init(|| made).clone()
+            }
+        };
+        if validation { Ok(Arc::new(Self::create(resident.entry.clone(), true)?)) } else { Ok(resident) }
+    }
+
+    fn create(entry: Entry, validation: bool) -> Result<Self, RuntimeError> {
+        // SAFETY: the loader is in memory.
         let version = unsafe { entry.try_enumerate_instance_version() }
             .map_err(|e| failed("vkEnumerateInstanceVersion", "the loader", e))?
             .unwrap_or(vk::API_VERSION_1_0);
         if version < vk::API_VERSION_1_3 {
-            return Err(RuntimeError::OldLoader {
-                found: crate::info::ApiVersion::from_raw(version).to_string(),
-            });
+            let found = crate::info::ApiVersion::from_raw(version).to_string();
+            return Err(RuntimeError::OldLoader { found });
         }
         let log = ValidationLog::default();
         let (raw, debug) =
@@ -53,6 +71,7 @@ impl Instance {
     }
 
     pub(crate) fn physical_devices(&self) -> Result<Vec<vk::PhysicalDevice>, RuntimeError> {
+        let _turn = lifecycle();
         // SAFETY: the instance lives as long as self.
         let devices = unsafe { self.raw.enumerate_physical_devices() };
         match devices {
@@ -70,6 +89,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
+        let _turn = lifecycle();
         // SAFETY: every device holds this instance through an Arc, so none is left; the messenger goes first.
         unsafe {
             if let Some((debug, messenger)) = &self.debug {

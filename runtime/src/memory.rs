@@ -72,7 +72,7 @@ pub struct MemoryUse {
     pub buffers: usize,
     /// Bytes they were asked for.
     pub buffer_bytes: u64,
-    /// Slabs.
+    /// Slabs of device memory; host memory is not counted.
     pub slabs: usize,
     /// Bytes of them.
     pub slab_bytes: u64,
@@ -168,10 +168,11 @@ impl Memory {
         });
     }
 
-    /// Number and bytes of the slabs.
+    /// Number and bytes of the slabs of device memory.
     pub(crate) fn slab_use(&self) -> (usize, u64) {
         let slabs = lock(&self.slabs);
-        (slabs.len(), slabs.iter().map(|slab| slab.bytes).sum())
+        let device = slabs.iter().filter(|slab| slab.placement == Placement::Device);
+        device.fold((0, 0), |(count, bytes), slab| (count + 1, bytes + slab.bytes))
     }
 }
 

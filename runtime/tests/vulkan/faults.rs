@@ -85,7 +85,8 @@ fn a_lost_device_stays_lost_and_a_new_one_works() {
 
 #[test]
 fn a_recording_finished_before_the_loss_fails_with_its_kernels() {
-    let Some(gpu) = open(&with(Faults { lose_at_submit: Some(2), ..Default::default() })) else { return };
+    let lossy = with(Faults { lose_at_submit: Some(4), ..Default::default() });
+    let Some(gpu) = open(&RuntimeOptions { force_staging: true, ..lossy }) else { return };
     let kernels = [gpu.prepare(&affine()).unwrap(), gpu.prepare(&accumulate()).unwrap()];
     let (input, output) = (upload(&gpu, "input", &[1; 64]), upload(&gpu, "output", &[0; 64]));
     let bindings = [words(input, 0, 64), words(output, 0, 64)];
