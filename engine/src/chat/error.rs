@@ -76,7 +76,8 @@ fn reason(error: &minijinja::Error) -> String {
 
 /// Text from a file, made fit for one line of a terminal.
 fn one_line(text: &str) -> String {
-    let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    const LONGEST: usize = 300;
+    let flat: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
     let words: Vec<&str> = flat.split(' ').filter(|word| !word.is_empty()).collect();
-    words.join(" ")
+    words.join(" ") + if text.chars().nth(LONGEST).is_some() { "..." } else { "" }
 }

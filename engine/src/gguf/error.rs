@@ -307,7 +307,7 @@ pub enum GgufError {
 }
 
 /// A name from the file, quoted, escaped and cut to a length that fits a line.
-pub(super) fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     const LONGEST: usize = 80;
     match name.char_indices().nth(LONGEST) {
         None => format!("{name:?}"),

@@ -25,6 +25,7 @@ pub use self::{
     tensors::Tensor,
     value::{Array, Elements, Value, ValueType},
 };
+pub(crate) use error::quoted;
 
 /// An open model file, or all parts of a split one.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! Byte-pair merging: the best-ranked neighbors join, the leftmost first, until no rule applies.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
+use super::index::Index;
 use super::vocab::Vocab;
 use super::{TokenId, TokenizerError, bytes};
 
@@ -15,15 +16,29 @@ const END: u32 = u32::MAX;
 pub(super) struct Merges {
     /// The token of each single byte, or `NONE`.
     bytes: [TokenId; 256],
-    /// (left, right) to (rank, joined).
-    rules: HashMap<(TokenId, TokenId), (u32, TokenId)>,
+    /// The best first: a rule's place is its rank.
+    rules: Vec<Rule>,
+    /// Places in `rules`, by tokens.
+    index: Index,
 }
+
+/// Two tokens that join to a third.
+#[derive(Clone, Copy)]
+struct Rule {
+    tokens: (TokenId, TokenId),
+    joined: TokenId,
+}
+
+/// Two tokens of one byte and a space.
+const SHORTEST_MERGE: usize = 3;
 
 impl Merges {
     /// Checks every rule against the vocabulary.
     pub(super) fn build(merges: &[&str], vocab: &Vocab) -> Result<Self, TokenizerError> {
-        // Grows with the rules that hold, not with what a file claims.
-        let mut rules = HashMap::new();
+        // Texts too short to be a rule reserve nothing.
+        let size: usize = merges.iter().map(|merge| merge.len()).sum();
+        let n = merges.len().min(size / SHORTEST_MERGE);
+        let (mut rules, mut by_tokens): (Vec<Rule>, _) = (Vec::with_capacity(n), Index::with_capacity(n));
         for (index, merge) in merges.iter().enumerate() {
             let unknown = |part: &str| TokenizerError::Merge {
                 index,
@@ -39,14 +54,17 @@ impl Merges {
             let space =
                 merge.bytes().skip(1).position(|byte| byte == b' ').ok_or_else(|| unknown(merge))? + 1;
             let (left, right) = (&merge[..space], &merge[space + 1..]);
-            let rule = (find(left)?, find(right)?);
+            let tokens = (find(left)?, find(right)?);
             let joined = find(&format!("{left}{right}"))?;
-            // The number of merges fits the file, whose offsets are far below 2^32 texts.
-            let rank = u32::try_from(index).unwrap_or(u32::MAX);
-            rules.entry(rule).or_insert((rank, joined));
+            // Of equal rules the best holds.
+            if by_tokens.find(tokens, |at| rules[at as usize].tokens == tokens).is_none() {
+                // The reader keeps a list's length within 32 bits.
+                by_tokens.insert(rules.len() as u32, tokens);
+                rules.push(Rule { tokens, joined });
+            }
         }
         let bytes = std::array::from_fn(|byte| vocab.find(&[byte as u8]).unwrap_or(NONE));
-        Ok(Self { bytes, rules })
+        Ok(Self { bytes, rules, index: by_tokens })
     }
 
     /// Bytes that no token stands for; they are lost in encoding.
@@ -106,7 +124,8 @@ impl Merges {
     fn offer(&self, symbols: &[Symbol], queue: &mut BinaryHeap<Reverse<Pair>>, left: u32) {
         let symbol = symbols[left as usize];
         let tokens = (symbol.token, symbols[symbol.next as usize].token);
-        if let Some(&(rank, joined)) = self.rules.get(&tokens) {
+        if let Some(rank) = self.index.find(tokens, |at| self.rules[at as usize].tokens == tokens) {
+            let joined = self.rules[rank as usize].joined;
             queue.push(Reverse(Pair { rank, left, tokens, joined }));
         }
     }

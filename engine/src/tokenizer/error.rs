@@ -1,6 +1,6 @@
 //! Why a file's tokenizer cannot be used, or a token cannot be turned into text.
 
-use crate::gguf::GgufError;
+use crate::gguf::{GgufError, quoted};
 
 /// What stands between a file and its text. Only commands that read or write text need a tokenizer.
 #[derive(Debug, thiserror::Error)]
@@ -9,14 +9,14 @@ pub enum TokenizerError {
     /// The file holds no tokenizer.
     #[error(
         "the file has no tokenizer (tokenizer.ggml.model is {}); give token ids instead of text",
-        match found { Some(model) => format!("\"{model}\""), None => "absent".to_owned() }
+        found.as_deref().map_or_else(|| "absent".to_owned(), quoted)
     )]
     Absent {
         /// The value of `tokenizer.ggml.model`, if there is one.
         found: Option<String>,
     },
     /// A tokenizer of another kind.
-    #[error("tokenizer model {found:?} is not supported; known: {}", known.join(", "))]
+    #[error("tokenizer model {} is not supported; known: {}", quoted(found), known.join(", "))]
     UnknownModel {
         /// The value of `tokenizer.ggml.model`.
         found: String,
@@ -30,7 +30,7 @@ pub enum TokenizerError {
         known: Vec<&'static str>,
     },
     /// A pre-tokenizer we do not have.
-    #[error("pre-tokenizer {found:?} is not supported; known: {}", known.join(", "))]
+    #[error("pre-tokenizer {} is not supported; known: {}", quoted(found), known.join(", "))]
     UnknownPre {
         /// The value of `tokenizer.ggml.pre`.
         found: String,
@@ -71,7 +71,7 @@ pub enum TokenizerError {
         found: i32,
     },
     /// A token of type byte whose text is not `<0xHH>`.
-    #[error("token {id} is of type byte but its text is {text:?}, expected <0x00> to <0xFF>")]
+    #[error("token {id} is of type byte but its text is {}, expected <0x00> to <0xFF>", quoted(text))]
     ByteToken {
         /// Which token.
         id: u32,
@@ -79,7 +79,7 @@ pub enum TokenizerError {
         text: String,
     },
     /// Two tokens with one text.
-    #[error("tokens {first} and {second} have the same text {text:?}")]
+    #[error("tokens {first} and {second} have the same text {}", quoted(text))]
     DuplicateToken {
         /// The lower id.
         first: u32,
@@ -89,7 +89,11 @@ pub enum TokenizerError {
         text: String,
     },
     /// A merge rule that is not two known tokens which together make a third.
-    #[error("merge {index} {merge:?} is not two tokens of this file that join to a third: {part:?} is none")]
+    #[error(
+        "merge {index} {} is not two tokens of this file that join to a third: {} is none",
+        quoted(merge),
+        quoted(part)
+    )]
     Merge {
         /// Place in `tokenizer.ggml.merges`.
         index: usize,

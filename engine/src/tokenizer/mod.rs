@@ -4,6 +4,7 @@ mod bpe;
 mod bytes;
 mod detokenize;
 mod error;
+mod index;
 mod pre;
 mod special;
 mod unicode;

@@ -1,7 +1,6 @@
 //! The checked vocabulary of a file: the bytes and the kind of every token, and the way back from bytes to an id.
 
-use std::hash::{BuildHasher, RandomState};
-
+use super::index::Index;
 use super::{TokenId, TokenizerError, bytes};
 use crate::gguf::Metadata;
 
@@ -164,8 +163,7 @@ impl Vocab {
             if let Some(first) = self.find(&self.arena[start..]) {
                 return Err(TokenizerError::DuplicateToken { first, second: id, text: text.to_owned() });
             }
-            let (arena, ends) = (&self.arena, &self.ends);
-            self.index.insert(id, |id| slice(arena, ends, id));
+            self.index.insert(id, slice(&self.arena, &self.ends, id));
         }
         Ok(())
     }
@@ -192,7 +190,7 @@ impl Vocab {
 
     /// The token that these bytes are.
     pub(super) fn find(&self, bytes: &[u8]) -> Option<TokenId> {
-        self.index.find(bytes, |id| self.bytes(id))
+        self.index.find(bytes, |id| self.bytes(id) == bytes)
     }
 }
 
@@ -200,39 +198,4 @@ fn slice<'a>(arena: &'a [u8], ends: &[u32], id: TokenId) -> &'a [u8] {
     let id = id as usize;
     let start = if id == 0 { 0 } else { ends[id - 1] };
     &arena[start as usize..ends[id] as usize]
-}
-
-/// Open addressing over ids: texts stay in the arena, so an entry costs a few bytes and no allocation. The hash is keyed
-/// because texts come from a file.
-struct Index {
-    slots: Vec<TokenId>,
-    hasher: RandomState,
-}
-
-const FREE: TokenId = TokenId::MAX;
-
-impl Index {
-    fn with_capacity(n: usize) -> Self {
-        Self { slots: vec![FREE; (n + n / 2 + 1).next_power_of_two()], hasher: RandomState::new() }
-    }
-
-    /// The slots of these bytes, in the order to look at them. There is always a free one.
-    fn probe(&self, bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
-        let mask = self.slots.len() - 1;
-        let start = self.hasher.hash_one(bytes) as usize & mask;
-        (start..=mask).chain(0..start)
-    }
-
-    fn insert<'a>(&mut self, id: TokenId, bytes: impl Fn(TokenId) -> &'a [u8]) {
-        if let Some(slot) = self.probe(bytes(id)).find(|&slot| self.slots[slot] == FREE) {
-            self.slots[slot] = id;
-        }
-    }
-
-    fn find<'a>(&self, wanted: &[u8], bytes: impl Fn(TokenId) -> &'a [u8]) -> Option<TokenId> {
-        self.probe(wanted)
-            .map(|slot| self.slots[slot])
-            .take_while(|&id| id != FREE)
-            .find(|&id| bytes(id) == wanted)
-    }
 }
