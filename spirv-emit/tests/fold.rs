@@ -1,4 +1,5 @@
 //! Folding gives what the device's wrapping arithmetic gives, for every operation and a spread of values.
+#![expect(clippy::panic, reason = "tests")]
 
 use kiln_abi::{
     DType, Location,

@@ -7,6 +7,9 @@ use kiln_abi::spirv::{BuiltIn, Decoration, Op, StorageClass};
 use super::values::{Scalar, scalar_text};
 use crate::words::{Instruction, text};
 
+/// A decoration's number and its literals.
+type Decorated = (u32, Vec<u32>);
+
 #[derive(Default)]
 pub(super) struct Facts {
     /// Types, constants, the extended instruction set and named variables, in words.
@@ -15,8 +18,8 @@ pub(super) struct Facts {
     inline: BTreeSet<u32>,
     scalars: BTreeMap<u32, Scalar>,
     constants: BTreeMap<u32, u32>,
-    decorations: BTreeMap<u32, Vec<(u32, Vec<u32>)>>,
-    members: BTreeMap<(u32, u32), Vec<(u32, Vec<u32>)>>,
+    decorations: BTreeMap<u32, Vec<Decorated>>,
+    members: BTreeMap<(u32, u32), Vec<Decorated>>,
     n_structs: usize,
     functions: Vec<(usize, usize)>,
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod fixtures;
+pub mod kernels;
 pub mod record;
 pub mod sketch;
 mod spirv_val;

@@ -50,11 +50,19 @@ pub fn check_lines(path: &Path, lines: impl IntoIterator<Item = String>) -> Resu
         return fs::write(path, text).map_err(io);
     }
     let recorded = fs::read_to_string(path).map_err(io)?;
+    compare(&path.display().to_string(), &recorded, &now)
+}
+
+/// Compares lines with a recorded text, as sets.
+///
+/// # Errors
+/// The lines that differ.
+pub fn compare(path: &str, recorded: &str, now: &BTreeSet<String>) -> Result<(), RecordError> {
     let recorded: BTreeSet<String> = recorded.lines().map(str::to_owned).collect();
     let lines = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect::<Vec<_>>();
-    let (gone, new) = (lines(&recorded, &now), lines(&now, &recorded));
+    let (gone, new) = (lines(&recorded, now), lines(now, &recorded));
     if gone.is_empty() && new.is_empty() {
         return Ok(());
     }
-    Err(RecordError::Differs { path: path.display().to_string(), gone, new })
+    Err(RecordError::Differs { path: path.to_owned(), gone, new })
 }

@@ -1,4 +1,5 @@
 //! What the kernels use is what is declared, both ways; capabilities derived twice agree.
+#![expect(clippy::panic, reason = "tests")]
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -6,7 +7,7 @@ use kiln_abi::{
     StagedKernel,
     spirv::{Capability, Op},
 };
-use kiln_golden::{fixtures, record::check_lines};
+use kiln_golden::{fixtures, kernels, record::check_lines};
 use kiln_spirv_emit::census::{Key, capabilities_from_words, census};
 
 /// Rows of the op table that the interpreter reads and the writer never writes.
@@ -21,24 +22,46 @@ const ONLY_READ: &[Op] = &[
     Op::ReturnValue,
 ];
 
-fn kernels() -> Vec<StagedKernel> {
+fn by_hand() -> Vec<StagedKernel> {
     fixtures::compile_all().unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn used(kernels: &[StagedKernel]) -> BTreeSet<Key> {
-    kernels.iter().flat_map(|k| census(&k.words).unwrap()).collect()
+fn registered() -> Vec<StagedKernel> {
+    kernels::stage_all().unwrap_or_else(|e| panic!("{e}"))
 }
 
-#[test]
-fn use_is_as_declared() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("census.txt");
-    let lines = used(&kernels()).into_iter().map(|key| key.to_string());
+fn used(kernels: &[StagedKernel]) -> BTreeSet<Key> {
+    let keys = |k: &StagedKernel| census(&k.words).unwrap_or_else(|e| panic!("{}: {e}", k.name));
+    kernels.iter().flat_map(keys).collect()
+}
+
+fn check_declared(file: &str, kernels: &[StagedKernel]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let lines = used(kernels).into_iter().map(|key| key.to_string());
     check_lines(&path, lines).unwrap_or_else(|e| panic!("{e}"));
 }
 
 #[test]
+fn kernels_use_what_is_declared_and_all_of_it() {
+    check_declared("census.txt", &registered());
+}
+
+#[test]
+fn fixtures_use_what_is_declared_and_all_of_it() {
+    check_declared("census_fixtures.txt", &by_hand());
+}
+
+#[test]
+fn kernels_use_nothing_that_no_fixture_shows() {
+    let shown = used(&by_hand());
+    let unshown: Vec<String> =
+        used(&registered()).into_iter().filter(|k| !shown.contains(k)).map(|k| k.to_string()).collect();
+    assert!(unshown.is_empty(), "{unshown:?}");
+}
+
+#[test]
 fn every_row_that_can_be_written_is_written_by_a_fixture() {
-    let used = used(&kernels());
+    let used = used(&by_hand());
     let unused: Vec<Op> = Op::ALL
         .iter()
         .copied()
@@ -49,7 +72,7 @@ fn every_row_that_can_be_written_is_written_by_a_fixture() {
 
 #[test]
 fn declared_capabilities_are_those_that_the_words_need() {
-    for kernel in kernels() {
+    for kernel in by_hand().into_iter().chain(registered()) {
         let declared: BTreeSet<Capability> = kernel.layout.capabilities.iter().copied().collect();
         let in_words: BTreeSet<Capability> = census(&kernel.words)
             .unwrap()
@@ -67,7 +90,7 @@ fn declared_capabilities_are_those_that_the_words_need() {
 #[test]
 fn narrow_types_need_registers_only_where_they_are_computed_with() {
     let caps = |name: &str| {
-        let kernel = kernels().into_iter().find(|k| k.name == name).unwrap();
+        let kernel = by_hand().into_iter().find(|k| k.name == name).unwrap();
         kernel.layout.capabilities.into_iter().map(Capability::name).collect::<Vec<_>>()
     };
     assert_eq!(

@@ -19,7 +19,7 @@ fn typical() -> Module {
         k.if_else(less, |k| k.set(y, product, sum), |k| k.set(y, sum, product));
         i = product;
     }
-    k.finish().unwrap()
+    k.finish().expect("the kernel is built")
 }
 
 /// Debug builds are about ten times slower; the bound for them only says that nothing is quadratic.

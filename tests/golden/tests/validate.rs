@@ -1,12 +1,13 @@
-//! Every module that the writer makes of the fixtures is accepted by the outside validator.
+//! Every module that the writer makes, of kernels and of fixtures, is accepted by the outside validator.
 
 use kiln_abi::spirv::{Capability, Op};
-use kiln_golden::{SpirvValError, fixtures, spirv_val};
+use kiln_golden::{SpirvValError, fixtures, kernels, spirv_val};
 use kiln_spirv_emit::words::decode;
 
 #[test]
-fn every_fixture_is_accepted() {
-    let kernels = fixtures::compile_all().unwrap_or_else(|e| panic!("{e}"));
+fn every_module_is_accepted() {
+    let mut kernels = fixtures::compile_all().unwrap_or_else(|e| panic!("{e}"));
+    kernels.extend(kernels::stage_all().unwrap_or_else(|e| panic!("{e}")));
     let refused: Vec<String> =
         kernels.iter().filter_map(|k| Some(format!("{}: {}", k.name, spirv_val(&k.words).err()?))).collect();
     assert!(refused.is_empty(), "{}", refused.join("\n"));

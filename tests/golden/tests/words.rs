@@ -1,4 +1,5 @@
 //! What the words and their records carry: memory operands, decorations, places, access.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use kiln_abi::{
     Access, DType, Location, StagedKernel,
