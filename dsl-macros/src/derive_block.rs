@@ -22,6 +22,9 @@ pub(crate) fn named_fields<'a>(
     let Fields::Named(fields) = &s.fields else {
         return Err(syn::Error::new(s.ident.span(), format!("{what} has named fields")));
     };
+    if let Some(f) = fields.named.iter().find(|f| f.ident.as_ref().is_none_or(|i| i == "_")) {
+        return Err(syn::Error::new(f.span(), format!("a field of {what} has a name")));
+    }
     if fields.named.is_empty() {
         return Err(syn::Error::new(s.ident.span(), format!("{what} has at least one field")));
     }

@@ -15,6 +15,8 @@ mod derive_push;
 mod device;
 mod kernel;
 mod lower;
+#[cfg(test)]
+mod mutations;
 mod signature;
 
 use proc_macro::TokenStream;
