@@ -1,8 +1,6 @@
 //! What a file can make us allocate: opening one, good or hostile, keeps live allocation under 4 times its size and
 //! 1 MiB. A binary of its own, since it counts every allocation of the process.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 #[path = "gguf/file.rs"]
 #[allow(dead_code, reason = "this test damages whole files, not marked fields")]
 mod file;

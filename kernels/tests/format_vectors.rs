@@ -32,7 +32,7 @@ fn folder() -> PathBuf {
 
 fn vectors(format: &FormatRow) -> Vectors {
     let path = folder().join(format!("{}.json", format.name.to_lowercase()));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display())).unwrap();
     serde_json::from_str(&text).unwrap()
 }
 

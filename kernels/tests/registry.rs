@@ -1,7 +1,5 @@
 //! The registry as a value: looked up by id and name, extended from outside, refusing duplicates.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 use kiln_kernels::formats::F16;

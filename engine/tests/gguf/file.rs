@@ -146,7 +146,7 @@ impl File {
     /// Where the field is.
     pub fn at(&self, mark: &str) -> usize {
         let found = self.marks.iter().find(|(name, _)| name == mark);
-        found.unwrap_or_else(|| panic!("no field {mark} among {:?}", self.marks)).1
+        found.expect("the builder marks every field").1
     }
 
     /// The file with other bytes at the field.
