@@ -6,7 +6,7 @@
 //! error at its token, and every error of an item is reported at once.
 //! Never: panics, stages, knows a buffer's element or an instruction.
 //!
-//! Reading order: [`lower`], [`signature`], [`kernel`], [`contract`], [`derive_block`], [`derive_push`].
+//! Reading order: `lower`, `signature`, `device`, `kernel`, `contract`, `derive_block`, `derive_push`.
 #![forbid(unsafe_code)]
 
 mod contract;

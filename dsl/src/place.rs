@@ -202,7 +202,7 @@ impl<T: Value, R: Rail> Target for Place<T, R> {
 /// The rail of what `let` names: it is no place at all.
 pub struct LetWithoutMut;
 
-/// A name is not written; that this is an error shows in [`write`], once.
+/// A name is not written; that this is an error shows in [`write()`], once.
 impl<T: Value> Target for Ex<T> {
     type T = T;
     type Rail = LetWithoutMut;

@@ -1,6 +1,6 @@
 //! The kernel being staged on this thread.
 //!
-//! Every language function reaches the builder through [`with`]. Outside staging there is a throw-away kernel, so a
+//! Every language function reaches the builder through `with`. Outside staging there is a throw-away kernel, so a
 //! stray call builds nothing and cannot panic.
 
 use std::{any::TypeId as RustType, cell::RefCell};

@@ -14,7 +14,7 @@ use crate::signature::{Role, role};
 /// A parameter of a kernel.
 pub(crate) enum Param {
     /// `&Buf<T>` or `&BufMut<T>`.
-    Buffer { name: Ident, ty: Type, elem: Type, len: Option<Expr> },
+    Buffer { name: Ident, ty: Type, elem: Box<Type>, len: Option<Box<Expr>> },
     /// `#[push] p: P`.
     Push { name: Ident, ty: Type },
     /// `#[comptime] c: C`.
@@ -112,7 +112,7 @@ fn param(p: &PatType, errors: &mut Vec<syn::Error>) -> syn::Result<Param> {
         Role::Push => Ok(Param::Push { name, ty }),
         Role::Comptime => Ok(Param::Comptime { name, ty }),
         Role::Plain => match element(&ty) {
-            Some(elem) => Ok(Param::Buffer { name, elem, ty, len }),
+            Some(elem) => Ok(Param::Buffer { name, elem: Box::new(elem), ty, len: len.map(Box::new) }),
             None => {
                 let message =
                     "a kernel's parameter is `&Buf<T>`, `&BufMut<T>`, `#[push] p: P` or `#[comptime] c: C`";

@@ -134,12 +134,13 @@ mod bad {
 
     #[kernel(local_size = 8, grid = 1)]
     pub fn escape(y: &BufMut<u32>) {
-        let kept = comptime!(Cell::new(None));
-        if y[0] > 1 {
+        let first = y[0];
+        let kept = comptime!(Cell::new(first));
+        if first > 1 {
             let inner = y[1];
-            comptime!(kept.set(Some(inner)));
+            comptime!(kept.set(inner));
         }
-        let outer = comptime!(kept.get().unwrap());
+        let outer = comptime!(kept.get());
         y[2] = outer + 1; //~ E022 +
     }
 
@@ -266,13 +267,14 @@ mod good {
 
     #[kernel(local_size = 8, grid = 1)]
     pub fn escape(y: &BufMut<u32>) {
-        let kept = comptime!(Cell::new(None));
+        let first = y[0];
+        let kept = comptime!(Cell::new(first));
         let inner = y[1];
-        comptime!(kept.set(Some(inner)));
+        comptime!(kept.set(inner));
         if y[0] > 1 {
             y[3] = inner;
         }
-        let outer = comptime!(kept.get().unwrap());
+        let outer = comptime!(kept.get());
         y[2] = outer + 1;
     }
 
