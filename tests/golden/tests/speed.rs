@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use kiln_abi::{DType, spirv::Op};
 use kiln_golden::sketch::Sketch;
+use kiln_kernels::Registry;
 use kiln_spirv_emit::{compile, ir::Module};
 
 /// About 300 instructions: loads, integer arithmetic, branches and stores.
@@ -41,4 +42,24 @@ fn three_hundred_instructions_compile_in_a_fraction_of_a_millisecond() {
     println!("{n} instructions: median {median:?}");
     let most = if cfg!(debug_assertions) { Duration::from_millis(10) } else { Duration::from_micros(300) };
     assert!(median < most, "median {median:?} of {n} instructions");
+}
+
+#[test]
+fn the_median_kernel_is_staged_in_half_a_millisecond() {
+    let mut times: Vec<Duration> = Registry::builtin()
+        .variants()
+        .map(|variant| {
+            let one = || {
+                let start = Instant::now();
+                variant.stage().unwrap();
+                start.elapsed()
+            };
+            (0..5).map(|_| one()).min().unwrap()
+        })
+        .collect();
+    times.sort();
+    let (median, slowest) = (times[times.len() / 2], times[times.len() - 1]);
+    println!("{} variants: median {median:?}, slowest {slowest:?}", times.len());
+    let most = if cfg!(debug_assertions) { Duration::from_millis(10) } else { Duration::from_micros(500) };
+    assert!(median < most, "median {median:?}");
 }
