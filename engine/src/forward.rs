@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use kiln_abi::LaunchError;
+
 /// Rows that are fed in one step; bounds the activations a backend holds.
 pub const PREFILL_WINDOW: usize = 128;
 
@@ -22,19 +24,43 @@ pub trait Forward {
     /// A full context or an id outside the vocabulary; the sequence is then as before.
     fn feed(&mut self, ids: &[u32], outputs: Range<usize>) -> Result<Vec<f32>, ForwardError>;
 
+    /// Appends `ids` and chooses greedily what follows the last, where the backend can; else its logits.
+    ///
+    /// # Errors
+    /// Those of [`Forward::feed`].
+    fn feed_greedy(&mut self, ids: &[u32]) -> Result<Choice, ForwardError> {
+        Ok(Choice::Logits(self.feed(ids, ids.len().saturating_sub(1)..ids.len())?))
+    }
+
     /// Forgets every position from `n_past` on.
     fn rewind(&mut self, n_past: usize);
+}
+
+/// What follows a sequence.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Choice {
+    /// The most likely id, the lowest of equals.
+    Token(u32),
+    /// The last row of logits: the backend leaves the choice, or the finding that there is none, to the host.
+    Logits(Vec<f32>),
 }
 
 /// A model whose weights are in place; any number of sequences may run on it.
 pub trait Backend: Send + Sync {
     /// An empty sequence of at most `n_ctx` positions.
-    fn sequence(&self, n_ctx: usize) -> Box<dyn Forward>;
+    ///
+    /// # Errors
+    /// No room for its state.
+    fn sequence(&self, n_ctx: usize) -> Result<Box<dyn Forward>, ForwardError>;
 }
 
-/// Ids that a sequence cannot take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+/// Why a sequence does not go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ForwardError {
+    /// The device refused or failed, with the kernel's name.
+    #[error(transparent)]
+    Device(#[from] LaunchError),
     /// More positions than the context holds.
     #[error("{needed} positions do not fit the context of {n_ctx}: shorten the prompt or raise --ctx")]
     ContextFull {

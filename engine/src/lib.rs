@@ -12,9 +12,13 @@ pub mod forward;
 pub mod gguf;
 pub mod graph;
 pub mod models;
+pub mod plan;
+pub mod record;
 pub mod reference;
 pub mod sample;
 pub mod session;
+pub mod submit;
 pub mod tokenizer;
+pub mod upload;
 
 pub use cli::cli;

@@ -4,13 +4,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kiln_kernels::Registry;
+use kiln_runtime::Gpu;
 
 use crate::chat::{ChatError, ChatTemplate, Conversation, Message};
-use crate::forward::{Backend, Forward, ForwardError, feed_windows};
+use crate::forward::{Backend, Choice, Forward, ForwardError, PREFILL_WINDOW, feed_windows};
 use crate::gguf::{Gguf, GgufError};
 use crate::models::{self, Declined, Model};
 use crate::reference::{self, LoadError, Threads};
 use crate::sample::{SampleError, SampleOptions, Sampler};
+use crate::submit::{DeviceLoadError, DeviceModel};
 use crate::tokenizer::{ControlText, Detokenizer, SpecialText, TokenId, Tokenizer, TokenizerError};
 
 /// Why there is no text, or no more of it. One line each.
@@ -25,6 +27,9 @@ pub enum Error {
     /// The weights.
     #[error("{0}")]
     Load(#[from] LoadError),
+    /// The device, or what it lacks for the model.
+    #[error("{0}")]
+    Device(#[from] DeviceLoadError),
     /// The file's tokenizer.
     #[error("{0}")]
     Tokenizer(#[from] TokenizerError),
@@ -49,12 +54,18 @@ pub enum Error {
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// Where a model runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
     /// The plain f32 reference on the CPU.
     Reference {
         /// It runs on so many threads.
         threads: Threads,
+    },
+    /// A Vulkan device.
+    Vulkan {
+        /// The device.
+        gpu: Gpu,
+        /// Most positions of a sequence.
+        n_ctx: usize,
     },
 }
 
@@ -88,15 +99,15 @@ impl ModelFile {
         device: Device,
         progress: Progress,
     ) -> Result<Box<dyn Backend>, Error> {
-        match device {
-            Device::Reference { threads } => Ok(Box::new(reference::Model::load(
-                &self.gguf,
-                &self.model.graph,
-                registry,
-                threads,
-                progress,
-            )?)),
-        }
+        let (gguf, graph) = (&self.gguf, &self.model.graph);
+        Ok(match device {
+            Device::Reference { threads } => {
+                Box::new(reference::Model::load(gguf, graph, registry, threads, progress)?)
+            }
+            Device::Vulkan { gpu, n_ctx } => {
+                Box::new(DeviceModel::load(&gpu, gguf, graph, registry, n_ctx, progress)?)
+            }
+        })
     }
 }
 
@@ -164,8 +175,11 @@ pub struct Session {
 
 impl Session {
     /// An empty sequence of at most `n_ctx` positions.
-    pub fn new(backend: &dyn Backend, n_ctx: usize) -> Self {
-        Self { forward: backend.sequence(n_ctx), ids: Vec::new() }
+    ///
+    /// # Errors
+    /// No room for its state.
+    pub fn new(backend: &dyn Backend, n_ctx: usize) -> Result<Self, Error> {
+        Ok(Self { forward: backend.sequence(n_ctx)?, ids: Vec::new() })
     }
 
     /// Continues `prompt` by at most `limit` ids. What the prompt shares with the sequence is not fed again.
@@ -187,7 +201,7 @@ impl Session {
         let last = prompt.len().checked_sub(1).ok_or(Error::EmptyPrompt)?;
         let known = self.ids.iter().zip(prompt).take_while(|(a, b)| a == b).count().min(last);
         self.rewind(known);
-        let mut logits = self.feed(&prompt[known..], progress)?;
+        let mut choice = self.feed(&prompt[known..], options.is_greedy(), progress)?;
         let prefilled = Instant::now();
 
         let mut sampler = Sampler::new(options, 0);
@@ -198,7 +212,10 @@ impl Session {
             if ids.len() == limit {
                 break Stop::Length;
             }
-            let id = sampler.choose(&logits, self.forward.n_past() as u64)?;
+            let id = match choice {
+                Choice::Token(id) => id,
+                Choice::Logits(ref logits) => sampler.choose(logits, self.forward.n_past() as u64)?,
+            };
             if tokenizer.is_end(id) {
                 break Stop::End;
             }
@@ -211,7 +228,7 @@ impl Session {
                 break Stop::Context;
             }
             if ids.len() < limit {
-                logits = self.feed(&[id], &|_, _| ())?;
+                choice = self.feed(&[id], options.is_greedy(), &|_, _| ())?;
             }
         };
         let rest = detokenizer.finish();
@@ -221,17 +238,23 @@ impl Session {
         Ok(Generated { ids, text: answer, stop, n_fed: prompt.len() - known, prefill, decode })
     }
 
-    /// Appends ids and returns the logits after the last.
-    fn feed(&mut self, ids: &[TokenId], progress: Progress) -> Result<Vec<f32>, ForwardError> {
-        let mut last = Vec::new();
-        let outputs = ids.len() - 1..ids.len();
-        feed_windows(self.forward.as_mut(), ids, outputs, |n_fed, logits| {
+    /// Appends ids, window by window, and returns what may follow the last.
+    fn feed(&mut self, ids: &[TokenId], greedy: bool, progress: Progress) -> Result<Choice, ForwardError> {
+        let last = ids.len() - 1;
+        let body = last / PREFILL_WINDOW * PREFILL_WINDOW;
+        feed_windows(self.forward.as_mut(), &ids[..body], body..body, |n_fed, _| {
             progress(n_fed, ids.len());
-            last = logits;
             Ok::<_, ForwardError>(())
         })?;
+        let rest = &ids[body..];
+        let choice = if greedy {
+            self.forward.feed_greedy(rest)?
+        } else {
+            Choice::Logits(self.forward.feed(rest, rest.len() - 1..rest.len())?)
+        };
+        progress(ids.len(), ids.len());
         self.ids.extend_from_slice(ids);
-        Ok(last)
+        Ok(choice)
     }
 
     fn rewind(&mut self, n_past: usize) {

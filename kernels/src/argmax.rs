@@ -1,4 +1,5 @@
-//! `chosen[o] = argmax_i x[o, i]`, the lowest index of equal values; 0xffffffff when a value is NaN.
+//! `chosen[o] = argmax_i x[o, i]`, the lowest index of equal values; 0xffffffff where nothing can be chosen: a value
+//! is NaN or +∞, or none is above −∞.
 //!
 //! Shapes: x `[outputs, n]` f32, chosen `[outputs]` u32. A workgroup owns an output. Traffic: 4 bytes per value,
 //! memory-bound. Numerics: comparisons only, exact.
@@ -12,7 +13,7 @@ use crate::{
     step::n_rows,
 };
 
-/// What stands for a choice where there is none: a row with a NaN.
+/// What stands for a choice where there is none.
 pub const NO_CHOICE: u32 = u32::MAX;
 
 /// Push constants of [`argmax`].
@@ -45,7 +46,7 @@ pub fn argmax(
     let mut at = 0;
     for i in (t..p.n).step_by(LOCAL_SIZE) {
         let v = x[o * p.n + i];
-        // A NaN is taken and kept.
+        // A NaN or +∞ is taken and kept.
         if v > own || is_nan(v) {
             own = v;
             at = i;
@@ -66,7 +67,7 @@ pub fn argmax(
         barrier();
     }
     if t == 0 {
-        chosen[o] = select(is_nan(best[0]), NO_CHOICE, index[0]);
+        chosen[o] = select(is_nan(best[0]) || is_inf(best[0]), NO_CHOICE, index[0]);
     }
 }
 
@@ -86,7 +87,8 @@ pub fn variants() -> Vec<Variant> {
         let mut nan = vec![1.0; 300];
         nan[299] = f32::NAN;
         let equal = (vec![-3.5; 700], 0);
-        let lowest = (vec![f32::NEG_INFINITY; 9], 0);
+        let lowest = (vec![f32::NEG_INFINITY; 9], NO_CHOICE);
+        let infinite = (vec![0.0, f32::INFINITY, 1.0], NO_CHOICE);
         let rows = [
             plain(1, 0),
             plain(255, 254),
@@ -95,6 +97,7 @@ pub fn variants() -> Vec<Variant> {
             (nan, NO_CHOICE),
             equal,
             lowest,
+            infinite,
         ];
         rows.map(case).into()
     };

@@ -133,7 +133,7 @@ pub fn attention(
 }
 
 /// Widths of a head that models have.
-const HEAD_DIMS: [u32; 3] = [64, 128, 256];
+pub const HEAD_DIMS: &[u32] = &[64, 128, 256];
 
 /// One variant for each width of a head.
 pub fn variants() -> Vec<Variant> {
@@ -144,7 +144,7 @@ pub fn variants() -> Vec<Variant> {
         };
         Variant::new("attention", Attention::new(head_dim), cases)
     };
-    HEAD_DIMS.map(variant).into()
+    HEAD_DIMS.iter().copied().map(variant).collect()
 }
 
 fn case(head_dim: u32, (rows, n_head, n_head_kv, window): (u32, u32, u32, u32)) -> Case {

@@ -35,7 +35,7 @@ pub(super) fn chat(context: &Context, args: &Args) -> Result<(), Failure> {
     let tokenizer = Tokenizer::from_gguf(&file.gguf).map_err(Error::from)?;
     let template = session::chat_template(&file.gguf)?;
     let backend = args.placement.load(context, &file)?;
-    let mut session = Session::new(backend.as_ref(), args.placement.n_ctx(&file));
+    let mut session = Session::new(backend.as_ref(), args.placement.n_ctx(&file))?;
     let options = args.sampling.options();
 
     let first = || args.system.iter().map(|text| Message::text("system", text)).collect::<Vec<_>>();

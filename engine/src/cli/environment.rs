@@ -10,18 +10,20 @@ use crate::reference::Threads;
 
 const THREADS: &str = "KILN_THREADS";
 const LOG: &str = "KILN_LOG";
+const VALIDATION: &str = "KILN_VALIDATION";
 
 /// Name, values, default and meaning of each.
 const VARIABLES: &[(&str, &str, &str, &str)] = &[
     (THREADS, "a number from 1 up", "every core", "threads of the CPU reference"),
     (LOG, "error, warn, info, debug or trace", "warn", "how much is reported on standard error"),
+    (VALIDATION, "0 or 1", "0", "Vulkan's validation layer; a message of its fails the command"),
 ];
 
 /// `kiln --help-env`.
 pub(super) fn print() -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     for (name, values, default, meaning) in VARIABLES {
-        writeln!(out, "{name:<14} {meaning}\n{:<14} {values}; default: {default}", "").map_err(output)?;
+        writeln!(out, "{name:<16} {meaning}\n{:<16} {values}; default: {default}", "").map_err(output)?;
     }
     Ok(())
 }
@@ -30,6 +32,16 @@ pub(super) fn print() -> Result<(), Failure> {
 pub(super) fn threads() -> Result<Threads, Failure> {
     let parse = |text: &str| text.parse::<NonZeroUsize>().ok().filter(|n| n.get() <= 1024);
     Ok(Threads::new(read(THREADS, "a number of 1 to 1024", parse)?))
+}
+
+/// Whether Vulkan's validation layer is asked for.
+pub(super) fn validation() -> Result<bool, Failure> {
+    let parse = |text: &str| match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    };
+    Ok(read(VALIDATION, "0 or 1", parse)?.unwrap_or(false))
 }
 
 /// What is worth reporting.

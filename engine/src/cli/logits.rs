@@ -53,7 +53,7 @@ pub(super) fn logits(context: &Context, args: &Args) -> Result<(), Failure> {
     let n_ctx = args.placement.n_ctx(&file);
     ForwardError::check(&ids, 0, n_ctx, file.model.graph.n_vocab()).map_err(Error::from)?;
     let backend = args.placement.load(context, &file)?;
-    let mut sequence = backend.sequence(n_ctx);
+    let mut sequence = backend.sequence(n_ctx).map_err(Error::from)?;
 
     let what = || args.out.display().to_string();
     let failed = |source| Failure::File { what: what(), source };

@@ -10,11 +10,13 @@ mod progress;
 mod run;
 mod tokenize;
 
+use std::cell::OnceCell;
 use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use kiln_kernels::Registry;
+use kiln_runtime::{RuntimeError, ValidationLog};
 
 use crate::session::Error;
 
@@ -48,9 +50,12 @@ enum Failure {
     /// The command failed.
     #[error("{0}")]
     Engine(#[from] Error),
-    /// A device that there is not.
-    #[error("device {found:?} is not available: this build runs on `--device reference` only")]
-    Device { found: String },
+    /// The Vulkan loader, a driver, or the device that was asked for.
+    #[error("{0}")]
+    Runtime(#[from] RuntimeError),
+    /// The validation layer's messages.
+    #[error("the validation layer has {} messages:\n{}", messages.len(), messages.join("\n"))]
+    Validation { messages: Vec<String> },
     /// A file that the command names.
     #[error("{what}: {source}")]
     File { what: String, source: io::Error },
@@ -88,7 +93,8 @@ pub fn cli(registry: Registry) -> ExitCode {
     };
     let outcome = environment::threads().and_then(|threads| {
         log::start(environment::log_level()?);
-        let context = Context { registry, threads };
+        let validation = environment::validation()?;
+        let context = Context { registry, threads, validation, validation_log: OnceCell::new() };
         match cli.command {
             _ if cli.help_env => environment::print(),
             Some(command) => context.run(command),
@@ -109,10 +115,22 @@ pub fn cli(registry: Registry) -> ExitCode {
 struct Context {
     registry: Registry,
     threads: crate::reference::Threads,
+    /// Whether devices are opened with the validation layer.
+    validation: bool,
+    /// What the layer said.
+    validation_log: OnceCell<ValidationLog>,
 }
 
 impl Context {
     fn run(&self, command: Command) -> Result<(), Failure> {
+        self.dispatch(command)?;
+        match self.validation_log.get().map(ValidationLog::messages) {
+            Some(messages) if !messages.is_empty() => Err(Failure::Validation { messages }),
+            _ => Ok(()),
+        }
+    }
+
+    fn dispatch(&self, command: Command) -> Result<(), Failure> {
         match command {
             Command::Run(args) => run::run(self, &args),
             Command::Chat(args) => chat::chat(self, &args),

@@ -3,6 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 
 use clap::builder::RangedU64ValueParser;
+use kiln_abi::Device as _;
+use kiln_runtime::{Gpu, RuntimeOptions};
 
 use super::progress::Bar;
 use super::{Context, Failure};
@@ -84,33 +86,64 @@ fn share(text: &str) -> Result<f32, String> {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Device")]
 pub(super) struct Placement {
-    /// Where to run: `reference` is plain f32 on the CPU
+    /// A Vulkan device by number or part of its name, or `reference`: plain f32 on the CPU [default: the best device]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Most positions of prompt and answer together [default: what the model was trained for]
+    /// Most positions of prompt and answer together [default: what the model was trained for, at most 8192]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1 << 31))]
     ctx: Option<usize>,
+    /// Put a full barrier before every command; results are the same, only slower
+    #[arg(long)]
+    paranoid: bool,
 }
+
+/// The name of the CPU reference among devices.
+const REFERENCE: &str = "reference";
+/// Positions that are planned for when nobody asks for more.
+const DEFAULT_CTX: usize = 8192;
 
 impl Placement {
     /// Loads the model where it shall run, with a bar on terminals.
+    ///
+    /// A device that is asked for is used or the command fails; the default falls back to the reference and says why.
     pub(super) fn load(&self, context: &Context, file: &ModelFile) -> Result<Box<dyn Backend>, Failure> {
-        match self.device.as_deref() {
-            Some("reference") => {}
-            None => eprintln!("kiln: note: running on the CPU reference (plain f32), the only device so far"),
-            Some(other) => {
-                return Err(Failure::Device { found: other.to_owned() });
-            }
+        if self.device.as_deref() == Some(REFERENCE) {
+            return self.load_reference(context, file);
         }
+        match self.load_vulkan(context, file) {
+            Err(why) if self.device.is_none() => {
+                eprintln!("kiln: note: running on the CPU reference (plain f32): {why}");
+                self.load_reference(context, file)
+            }
+            loaded => loaded,
+        }
+    }
+
+    fn load_reference(&self, context: &Context, file: &ModelFile) -> Result<Box<dyn Backend>, Failure> {
         let bar = Bar::new("dequantizing");
         let device = Device::Reference { threads: context.threads };
+        Ok(file.load(&context.registry, device, &|done, total| bar.report(done, total))?)
+    }
+
+    fn load_vulkan(&self, context: &Context, file: &ModelFile) -> Result<Box<dyn Backend>, Failure> {
+        let options = RuntimeOptions {
+            device: self.device.clone(),
+            validation: context.validation,
+            paranoid: self.paranoid,
+            ..RuntimeOptions::default()
+        };
+        let gpu = Gpu::open(&options)?;
+        context.validation_log.get_or_init(|| gpu.validation_log());
+        eprintln!("kiln: note: running on {}", gpu.caps().name);
+        let bar = Bar::new("uploading");
+        let device = Device::Vulkan { gpu, n_ctx: self.n_ctx(file) };
         Ok(file.load(&context.registry, device, &|done, total| bar.report(done, total))?)
     }
 
     /// Positions that a sequence may have.
     pub(super) fn n_ctx(&self, file: &ModelFile) -> usize {
         let trained = file.model.n_ctx_train;
-        let n_ctx = self.ctx.unwrap_or(trained);
+        let n_ctx = self.ctx.unwrap_or(trained.min(DEFAULT_CTX));
         if n_ctx > trained {
             tracing::warn!("the model was trained for {trained} positions, beyond them its answers decay");
         }

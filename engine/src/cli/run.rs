@@ -55,7 +55,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<(), Failure> {
     let backend = args.placement.load(context, &file)?;
     let load = started.elapsed();
     let options = args.sampling.options();
-    let mut session = Session::new(backend.as_ref(), args.placement.n_ctx(&file));
+    let mut session = Session::new(backend.as_ref(), args.placement.n_ctx(&file))?;
     let mut out = std::io::stdout().lock();
     let bar = Bar::new("prefill");
     let generated = session.generate(

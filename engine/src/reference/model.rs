@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kiln_kernels::Registry;
 
 use super::{LoadError, Reference, Threads, Weights};
-use crate::forward::{Backend, Forward};
+use crate::forward::{Backend, Forward, ForwardError};
 use crate::gguf::Gguf;
 use crate::graph::{Graph, TensorSpec};
 
@@ -46,7 +46,8 @@ impl Model {
 }
 
 impl Backend for Model {
-    fn sequence(&self, n_ctx: usize) -> Box<dyn Forward> {
-        Box::new(Reference::new(Arc::clone(&self.graph), Arc::clone(&self.weights), self.threads, n_ctx))
+    fn sequence(&self, n_ctx: usize) -> Result<Box<dyn Forward>, ForwardError> {
+        let (graph, weights) = (Arc::clone(&self.graph), Arc::clone(&self.weights));
+        Ok(Box::new(Reference::new(graph, weights, self.threads, n_ctx)))
     }
 }

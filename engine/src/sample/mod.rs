@@ -30,6 +30,13 @@ pub struct SampleOptions {
     pub seed: u64,
 }
 
+impl SampleOptions {
+    /// Whether the most likely id is always chosen, whatever came before.
+    pub fn is_greedy(&self) -> bool {
+        self.temperature <= 0.0 && self.penalties == Penalties::NONE
+    }
+}
+
 /// A row that no id can be chosen from.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum SampleError {

@@ -1,0 +1,65 @@
+//! Why a model cannot run on a device, though its file is fine.
+
+/// A named reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// A tensor whose format the registry lacks.
+    #[error("tensor `{tensor}` is in a format that no kernel reads")]
+    NoFormat {
+        /// Full name.
+        tensor: String,
+    },
+    /// A row that kernels cannot walk.
+    #[error("tensor `{tensor}` has rows of {row} elements, kernels need a multiple of {multiple}")]
+    RowLength {
+        /// Full name.
+        tensor: String,
+        /// Elements of a row.
+        row: usize,
+        /// What a row must be whole multiples of.
+        multiple: u32,
+    },
+    /// A head that attention has no variant for.
+    #[error("heads of {found} elements have no attention kernel, only those of {known:?}")]
+    HeadDim {
+        /// The model's.
+        found: usize,
+        /// Those there are.
+        known: &'static [u32],
+    },
+    /// A word of the graph that has no kernel.
+    #[error("the model uses {word}, which has no kernel yet")]
+    Word {
+        /// The word.
+        word: &'static str,
+    },
+    /// A state that a layer cannot keep on the device.
+    #[error("layer {layer} keeps a state of a kind that has no kernel yet")]
+    State {
+        /// The layer.
+        layer: usize,
+    },
+    /// A buffer larger than the device binds.
+    #[error(
+        "{name} needs {needed} bytes in one piece, the device binds {allowed}; a shorter --ctx may help (now {n_ctx})"
+    )]
+    Binding {
+        /// What it is for.
+        name: String,
+        /// Bytes.
+        needed: u64,
+        /// What the device allows.
+        allowed: u64,
+        /// Positions planned for.
+        n_ctx: usize,
+    },
+    /// A number that 32-bit indices cannot hold.
+    #[error("{what} is {found}, device indices hold at most {}", u32::MAX)]
+    TooLarge {
+        /// Which number.
+        what: &'static str,
+        /// Its value.
+        found: usize,
+    },
+}

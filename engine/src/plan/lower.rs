@@ -1,0 +1,511 @@
+//! From graph words to launches.
+
+use std::collections::BTreeMap;
+
+use kiln_abi::{BufferId, BufferRange, Limits};
+use kiln_kernels::{
+    Call, FormatRow, Registry,
+    add::{Add, AddArgs, AddPush},
+    advance::{Advance, AdvanceArgs, AdvancePush},
+    argmax::{Argmax, ArgmaxArgs, ArgmaxPush},
+    attention::{self, AttentionArgs, AttentionPush},
+    gather_rows::{GatherRows, GatherRowsArgs, GatherRowsPush},
+    gemv::{GemvOperands, GemvPush},
+    get_rows::{GetRowsOperands, GetRowsPush},
+    glu::{Glu, GluArgs, GluPush},
+    kv_store::{KvStore, KvStoreArgs, KvStorePush, PAGE},
+    rms_norm::{RmsNorm, RmsNormArgs, RmsNormPush},
+    rope::{Rope as RopeKernel, RopeArgs, RopePush},
+    step::step_words,
+};
+
+use super::{
+    Context, Holds, Plan, PlanError, PlannedBuffer, PlannedLaunch, PlannedStep, RING_WORDS, StepClass,
+    scratch::Scratch,
+};
+use crate::graph::{
+    Activation, Attention, Graph, LayerState, Op, Rope, RopePairs, TensorId, TensorRole, ValueId,
+};
+
+/// Rows of a prefill step, at most.
+const WINDOW: u32 = 128;
+/// A window for short prompts.
+const SHORT_WINDOW: u32 = 16;
+/// A matrix in pieces is cut at multiples of so many rows, which keeps every piece's offset aligned.
+const PIECE_ROWS: u64 = 256;
+
+/// See [`Plan::new`].
+pub(super) fn plan(
+    graph: &Graph,
+    type_id: &dyn Fn(TensorId) -> Option<u32>,
+    registry: &Registry,
+    limits: &Limits,
+    n_ctx: usize,
+) -> Result<Plan, PlanError> {
+    let n_vocab = index("the vocabulary", graph.n_vocab())?;
+    let context = context(n_ctx)?;
+    let window = window(limits, n_vocab);
+    let mut planner = Planner {
+        graph,
+        registry,
+        type_id,
+        max_binding: limits.max_binding_bytes,
+        n_ctx,
+        context,
+        window,
+        buffers: Vec::new(),
+        shared: BTreeMap::new(),
+        angles: Vec::new(),
+        layers: BTreeMap::new(),
+        fixed: Fixed::default(),
+    };
+    planner.fixed = planner.fixed_buffers(n_vocab)?;
+    let short = SHORT_WINDOW.min(window);
+    let classes = [(1, 1), (short, 1), (short, short), (window, 1), (window, window)];
+    let mut scratch = Scratch::new(window);
+    let mut steps = Vec::new();
+    for (rows, outputs) in classes {
+        let class = StepClass { rows, outputs };
+        let launches = planner.step(class, &mut scratch)?;
+        steps.push(PlannedStep { class, launches });
+    }
+    planner.check_bindings()?;
+    Ok(Plan { buffers: planner.buffers, steps, context, n_vocab, window })
+}
+
+fn context(n_ctx: usize) -> Result<Context, PlanError> {
+    let n_ctx = index("the context", n_ctx)?;
+    let max_pages = n_ctx.div_ceil(PAGE);
+    Ok(Context { n_ctx, n_slots: 1, max_pages, n_pages: max_pages })
+}
+
+/// As many rows as have room for their logits in one binding.
+fn window(limits: &Limits, n_vocab: u32) -> u32 {
+    let rows = limits.max_binding_bytes / (4 * u64::from(n_vocab.max(1)));
+    u32::try_from(rows).unwrap_or(WINDOW).clamp(1, WINDOW)
+}
+
+fn index(what: &'static str, found: usize) -> Result<u32, PlanError> {
+    u32::try_from(found).map_err(|_| PlanError::TooLarge { what, found })
+}
+
+/// Buffers that there is one of.
+#[derive(Debug, Clone, Copy, Default)]
+struct Fixed {
+    step: usize,
+    output_step: usize,
+    table: usize,
+    hidden: usize,
+    logits: usize,
+    chosen: usize,
+    ring: usize,
+}
+
+/// A piece of a matrix: buffer, first row, rows.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    buffer: usize,
+    first: u32,
+    m: u32,
+}
+
+struct Planner<'a> {
+    graph: &'a Graph,
+    registry: &'a Registry,
+    type_id: &'a dyn Fn(TensorId) -> Option<u32>,
+    max_binding: u64,
+    n_ctx: usize,
+    context: Context,
+    window: u32,
+    buffers: Vec<PlannedBuffer>,
+    /// Pieces of each weight that has a place.
+    shared: BTreeMap<TensorId, Vec<Piece>>,
+    angles: Vec<(Rope, usize)>,
+    /// Keys and values of each layer.
+    layers: BTreeMap<usize, (usize, usize)>,
+    fixed: Fixed,
+}
+
+impl<'a> Planner<'a> {
+    fn buffer(&mut self, name: impl Into<String>, bytes: u64, holds: Holds) -> usize {
+        self.buffers.push(PlannedBuffer { name: name.into(), bytes, holds });
+        self.buffers.len() - 1
+    }
+
+    fn range(&self, buffer: usize) -> BufferRange {
+        let id = BufferId(buffer as u64);
+        BufferRange { buffer: id, offset_bytes: 0, bytes: self.buffers[buffer].bytes }
+    }
+
+    fn fixed_buffers(&mut self, n_vocab: u32) -> Result<Fixed, PlanError> {
+        let (window, table) = (self.window, self.context.n_slots * self.context.max_pages);
+        let step_bytes = 4 * u64::from(step_words(window));
+        let n_embd = self.graph.widths[self.graph.hidden.0] as u64;
+        Ok(Fixed {
+            step: self.buffer("step block", step_bytes, Holds::Step),
+            output_step: self.buffer("step block of the outputs", step_bytes, Holds::OutputStep),
+            table: self.buffer("page table", 4 * u64::from(table), Holds::PageTable),
+            hidden: self.buffer("hidden rows of the outputs", 4 * n_embd * u64::from(window), Holds::Scratch),
+            logits: self.buffer("logits", 4 * u64::from(n_vocab) * u64::from(window), Holds::Logits),
+            chosen: self.buffer("choices", 4 * u64::from(window), Holds::Chosen),
+            ring: self.buffer("ring of choices", 4 * u64::from(RING_WORDS), Holds::Ring),
+        })
+    }
+
+    fn check_bindings(&self) -> Result<(), PlanError> {
+        match self.buffers.iter().find(|b| b.bytes > self.max_binding) {
+            None => Ok(()),
+            Some(b) => Err(PlanError::Binding {
+                name: b.name.clone(),
+                needed: b.bytes,
+                allowed: self.max_binding,
+                n_ctx: self.n_ctx,
+            }),
+        }
+    }
+
+    fn step(&mut self, class: StepClass, scratch: &mut Scratch) -> Result<Vec<PlannedLaunch>, PlanError> {
+        let graph = self.graph;
+        let mut step = Step { class, values: BTreeMap::new(), launches: Vec::new() };
+        for (node, done) in graph.nodes.iter().zip(graph.last_uses()) {
+            self.node(&mut step, node.op, node.output, scratch)?;
+            for value in done {
+                if let Some(buffer) = step.values.remove(&value) {
+                    scratch.give(buffer, graph.widths[value.0]);
+                }
+            }
+        }
+        self.choose(&mut step);
+        Ok(step.launches)
+    }
+
+    fn node(
+        &mut self,
+        step: &mut Step,
+        op: Op,
+        output: ValueId,
+        scratch: &mut Scratch,
+    ) -> Result<(), PlanError> {
+        let width = self.graph.widths[output.0];
+        if output == self.graph.logits {
+            let Op::Linear { x, weight, bias } = op else {
+                return Err(PlanError::Word { word: "an output head that is not a matrix" });
+            };
+            return self.head(step, x, weight, bias);
+        }
+        let y = scratch.take(width, &mut self.buffers);
+        step.values.insert(output, y);
+        match op {
+            Op::Embed { table } => self.embed(step, table, y),
+            Op::RmsNorm { x, gain, eps } => self.rms_norm(step, x, gain, eps, y),
+            Op::Linear { x, weight, bias } => {
+                let x = self.range(step.values[&x]);
+                self.linear(step, (weight, bias), (x, self.range(self.fixed.step)), step.class.rows, y)
+            }
+            Op::Rope { x, head_dim, rope } => self.rope(step, x, head_dim, rope, y),
+            Op::Attention { q, k, v, layer, attention } => {
+                self.attention(step, [q, k, v], layer, attention, y)
+            }
+            Op::Glu { gate, up, activation } => self.glu(step, gate, up, activation, y),
+            Op::Add { a, b } => self.add(step, a, b, y),
+            Op::Scale { .. } => Err(PlanError::Word { word: "scaled activations" }),
+        }
+    }
+
+    // ---- weights -----------------------------------------------------------------------------------------------
+
+    fn format(&self, tensor: TensorId) -> Result<&'a FormatRow, PlanError> {
+        let row = (self.type_id)(tensor).and_then(|id| self.registry.format(id));
+        row.ok_or_else(|| PlanError::NoFormat { tensor: self.graph.tensors[tensor.0].name.clone() })
+    }
+
+    /// The pieces of a matrix, each within a binding.
+    fn matrix(&mut self, tensor: TensorId) -> Result<(&'a FormatRow, Vec<Piece>), PlanError> {
+        let format = self.format(tensor)?;
+        if let Some(pieces) = self.shared.get(&tensor) {
+            return Ok((format, pieces.clone()));
+        }
+        let spec = &self.graph.tensors[tensor.0];
+        debug_assert!(matches!(spec.role, TensorRole::Embedding | TensorRole::Matrix));
+        let (m, row) = (spec.shape[0], spec.shape[1]);
+        let row_bytes = format.geometry.row_bytes(row as u64);
+        let Some(row_bytes) = row_bytes.filter(|_| row.is_multiple_of(format.row_multiple as usize)) else {
+            return Err(PlanError::RowLength {
+                tensor: spec.name.clone(),
+                row,
+                multiple: format.row_multiple,
+            });
+        };
+        let m = index("a matrix's number of rows", m)?;
+        let fitting = (self.max_binding / row_bytes / PIECE_ROWS * PIECE_ROWS).max(PIECE_ROWS);
+        let most = u32::try_from(fitting).unwrap_or(u32::MAX);
+        let mut pieces = Vec::new();
+        for first in (0..m).step_by(most as usize) {
+            let rows = most.min(m - first);
+            let holds = Holds::Blocks { tensor, first, m: rows };
+            let buffer = self.buffer(spec.name.clone(), row_bytes * u64::from(rows), holds);
+            pieces.push(Piece { buffer, first, m: rows });
+        }
+        self.shared.insert(tensor, pieces.clone());
+        Ok((format, pieces))
+    }
+
+    fn floats(&mut self, tensor: TensorId) -> usize {
+        if let Some(buffer) = self.shared.get(&tensor).and_then(|p| p.first()).map(|p| p.buffer) {
+            return buffer;
+        }
+        let spec = &self.graph.tensors[tensor.0];
+        let buffer = self.buffer(spec.name.clone(), 4 * spec.n_elems() as u64, Holds::Floats(tensor));
+        self.shared.insert(tensor, vec![Piece { buffer, first: 0, m: 1 }]);
+        buffer
+    }
+
+    fn angles(&mut self, rope: Rope) -> usize {
+        if let Some((_, buffer)) = self.angles.iter().find(|(known, _)| *known == rope) {
+            return *buffer;
+        }
+        let bytes = 4 * rope.n_rot as u64 * u64::from(self.context.n_ctx);
+        let buffer = self.buffer("rotation angles", bytes, Holds::Angles(rope));
+        self.angles.push((rope, buffer));
+        buffer
+    }
+
+    // ---- words -------------------------------------------------------------------------------------------------
+
+    fn embed(&mut self, step: &mut Step, table: TensorId, y: usize) -> Result<(), PlanError> {
+        let (format, pieces) = self.matrix(table)?;
+        let k = index("a row", self.graph.tensors[table.0].shape[1])?;
+        for Piece { buffer, first, m } in pieces {
+            let (w, block, y) = (self.range(buffer), self.range(self.fixed.step), self.range(y));
+            let p = GetRowsPush { rows: step.class.rows, first, m, k };
+            step.launch("embed", (format.get_rows)(GetRowsOperands { w, step: block, y }, p));
+        }
+        Ok(())
+    }
+
+    fn rms_norm(
+        &mut self,
+        step: &mut Step,
+        x: ValueId,
+        gain: TensorId,
+        eps: f32,
+        y: usize,
+    ) -> Result<(), PlanError> {
+        let n = index("a norm's gain", self.graph.tensors[gain.0].n_elems())?;
+        let groups = index("a row", self.graph.widths[x.0])? / n;
+        let w = self.floats(gain);
+        let args = RmsNormArgs {
+            x: self.range(step.values[&x]).into(),
+            w: self.range(w).into(),
+            step: self.range(self.fixed.step).into(),
+            y: self.range(y).into(),
+            p: RmsNormPush { rows: step.class.rows, groups, n, eps },
+        };
+        step.launch(&self.graph.tensors[gain.0].name, Call::new(RmsNorm::new(), &args));
+        Ok(())
+    }
+
+    fn linear(
+        &mut self,
+        step: &mut Step,
+        (weight, bias): (TensorId, Option<TensorId>),
+        (x, block): (BufferRange, BufferRange),
+        rows: u32,
+        y: usize,
+    ) -> Result<(), PlanError> {
+        if bias.is_some() {
+            return Err(PlanError::Word { word: "biases" });
+        }
+        let (format, pieces) = self.matrix(weight)?;
+        let spec = &self.graph.tensors[weight.0];
+        let (stride, k) = (index("a row", spec.shape[0])?, index("a row", spec.shape[1])?);
+        for Piece { buffer, first, m } in pieces {
+            let operands = GemvOperands { w: self.range(buffer), x, step: block, y: self.range(y) };
+            let p = GemvPush { rows, m, k, first, stride };
+            step.launch(&spec.name, (format.gemv)(operands, p));
+        }
+        Ok(())
+    }
+
+    fn rope(
+        &mut self,
+        step: &mut Step,
+        x: ValueId,
+        head_dim: usize,
+        rope: Rope,
+        y: usize,
+    ) -> Result<(), PlanError> {
+        let angles = self.angles(rope);
+        let args = RopeArgs {
+            x: self.range(step.values[&x]).into(),
+            angles: self.range(angles).into(),
+            step: self.range(self.fixed.step).into(),
+            y: self.range(y).into(),
+            p: RopePush {
+                rows: step.class.rows,
+                n: index("a row", self.graph.widths[x.0])?,
+                head_dim: index("a head", head_dim)?,
+                n_rot: index("a head", rope.n_rot)?,
+                n_ctx: self.context.n_ctx,
+            },
+        };
+        step.launch("rope", Call::new(RopeKernel::new(rope.pairs == RopePairs::Halves), &args));
+        Ok(())
+    }
+
+    fn attention(
+        &mut self,
+        step: &mut Step,
+        [q, k, v]: [ValueId; 3],
+        layer: usize,
+        words: Attention,
+        y: usize,
+    ) -> Result<(), PlanError> {
+        let known = attention::HEAD_DIMS;
+        let head_dim = index("a head", words.head_dim)?;
+        if !known.contains(&head_dim) {
+            return Err(PlanError::HeadDim { found: words.head_dim, known });
+        }
+        let (n_head, n_head_kv) = (index("heads", words.n_head)?, index("heads", words.n_head_kv)?);
+        let (keys, values) = self.pages(layer)?;
+        let Context { n_slots, max_pages, n_pages, .. } = self.context;
+        let rows = step.class.rows;
+        let store = KvStoreArgs {
+            k: self.range(step.values[&k]).into(),
+            v: self.range(step.values[&v]).into(),
+            step: self.range(self.fixed.step).into(),
+            table: self.range(self.fixed.table).into(),
+            k_pages: self.range(keys).into(),
+            v_pages: self.range(values).into(),
+            p: KvStorePush { rows, n_head_kv, head_dim, max_pages, n_slots, n_pages },
+        };
+        step.launch("kv_store", Call::new(KvStore::new(), &store));
+        let window = words.window.map_or(u32::MAX, |w| u32::try_from(w).unwrap_or(u32::MAX));
+        let args = AttentionArgs {
+            q: self.range(step.values[&q]).into(),
+            k_pages: self.range(keys).into(),
+            v_pages: self.range(values).into(),
+            step: self.range(self.fixed.step).into(),
+            table: self.range(self.fixed.table).into(),
+            y: self.range(y).into(),
+            p: AttentionPush {
+                rows,
+                n_head,
+                n_head_kv,
+                max_pages,
+                n_slots,
+                n_pages,
+                window,
+                scale: words.scale,
+            },
+        };
+        step.launch("attention", Call::new(attention::Attention::new(head_dim), &args));
+        Ok(())
+    }
+
+    /// Keys and values of a layer.
+    fn pages(&mut self, layer: usize) -> Result<(usize, usize), PlanError> {
+        if let Some(pages) = self.layers.get(&layer) {
+            return Ok(*pages);
+        }
+        let LayerState::Kv { n_head_kv, head_dim, .. } = self.graph.layers[layer] else {
+            return Err(PlanError::State { layer });
+        };
+        let lines = u64::from(self.context.n_pages) * u64::from(PAGE);
+        let bytes = 2 * lines * (n_head_kv * head_dim) as u64;
+        let keys = self.buffer(format!("keys of layer {layer}"), bytes, Holds::Keys { layer });
+        let values = self.buffer(format!("values of layer {layer}"), bytes, Holds::Values { layer });
+        self.layers.insert(layer, (keys, values));
+        Ok((keys, values))
+    }
+
+    fn glu(
+        &mut self,
+        step: &mut Step,
+        gate: ValueId,
+        up: ValueId,
+        activation: Activation,
+        y: usize,
+    ) -> Result<(), PlanError> {
+        let args = GluArgs {
+            gate: self.range(step.values[&gate]).into(),
+            up: self.range(step.values[&up]).into(),
+            step: self.range(self.fixed.step).into(),
+            y: self.range(y).into(),
+            p: GluPush { rows: step.class.rows, n: index("a row", self.graph.widths[gate.0])? },
+        };
+        step.launch("glu", Call::new(Glu::new(activation == Activation::GeluTanh), &args));
+        Ok(())
+    }
+
+    fn add(&mut self, step: &mut Step, a: ValueId, b: ValueId, y: usize) -> Result<(), PlanError> {
+        let args = AddArgs {
+            a: self.range(step.values[&a]).into(),
+            b: self.range(step.values[&b]).into(),
+            step: self.range(self.fixed.step).into(),
+            y: self.range(y).into(),
+            p: AddPush { rows: step.class.rows, n: index("a row", self.graph.widths[a.0])? },
+        };
+        step.launch("add", Call::new(Add::new(), &args));
+        Ok(())
+    }
+
+    // ---- the end of a step -------------------------------------------------------------------------------------
+
+    /// Logits of the outputs only.
+    fn head(
+        &mut self,
+        step: &mut Step,
+        x: ValueId,
+        weight: TensorId,
+        bias: Option<TensorId>,
+    ) -> Result<(), PlanError> {
+        let StepClass { rows, outputs } = step.class;
+        let gathered = GatherRowsArgs {
+            x: self.range(step.values[&x]).into(),
+            step: self.range(self.fixed.step).into(),
+            y: self.range(self.fixed.hidden).into(),
+            output_step: self.range(self.fixed.output_step).into(),
+            p: GatherRowsPush { rows, outputs, n: index("a row", self.graph.widths[x.0])? },
+        };
+        step.launch("outputs", Call::new(GatherRows::new(), &gathered));
+        let operands = (self.range(self.fixed.hidden), self.range(self.fixed.output_step));
+        self.linear(step, (weight, bias), operands, outputs, self.fixed.logits)
+    }
+
+    /// The greedy choice of each output; a step of one row moves itself on.
+    fn choose(&mut self, step: &mut Step) {
+        let StepClass { rows, outputs } = step.class;
+        let n = self.graph.n_vocab() as u32;
+        let args = ArgmaxArgs {
+            x: self.range(self.fixed.logits).into(),
+            step: self.range(self.fixed.output_step).into(),
+            chosen: self.range(self.fixed.chosen).into(),
+            p: ArgmaxPush { outputs, n },
+        };
+        step.launch("argmax", Call::new(Argmax::new(), &args));
+        if rows == 1 {
+            let args = AdvanceArgs {
+                chosen: self.range(self.fixed.chosen).into(),
+                step: self.range(self.fixed.step).into(),
+                ring: self.range(self.fixed.ring).into(),
+                p: AdvancePush { rows, ring_len: RING_WORDS },
+            };
+            step.launch("advance", Call::new(Advance::new(), &args));
+        }
+    }
+}
+
+/// A step being planned.
+struct Step {
+    class: StepClass,
+    /// Where each live value is.
+    values: BTreeMap<ValueId, usize>,
+    launches: Vec<PlannedLaunch>,
+}
+
+impl Step {
+    fn launch(&mut self, label: &str, call: Call) {
+        self.launches.push(PlannedLaunch { label: label.to_owned(), call });
+    }
+}
