@@ -56,3 +56,50 @@ fn contracts_are_counted_on_the_host() {
     assert_eq!(bound.push, 1000u32.to_ne_bytes());
     assert_eq!(Add.bind(&args(u32::MAX)).needed_bytes, [Some(4 * u64::from(u32::MAX)); 3]);
 }
+
+/// A tile, known while staging.
+#[derive(Clone, Copy, Debug)]
+pub struct Tile {
+    /// Invocations along x and y.
+    pub size: [u32; 2],
+    /// The subgroup size, if it matters.
+    pub lanes: Option<u32>,
+}
+
+/// `y = x` in any element type, `N` times.
+#[kernel(local_size = t.size, subgroup = t.lanes, grid = [p.n / (t.size[0] * N), 2 + p.n % 7])]
+pub fn copy_all<T: Num + Elem, const N: u32>(
+    #[len((p.n - 1) * t.size[1])] x: &Buf<T>,
+    y: &BufMut<T>,
+    #[push] p: AddPush,
+    #[comptime] t: Tile,
+) where
+    T: Copy,
+{
+    for i in comptime!(0..N) {
+        let at = global_id_x() * N + i;
+        if at < p.n {
+            y[at] = x[at] + x[0];
+        }
+    }
+}
+
+#[test]
+fn options_follow_the_comptime_parameters() {
+    let tile = Tile { size: [8, 4], lanes: Some(16) };
+    let kernel = CopyAll::<u16, 3>::new(tile);
+    let staged = kernel.stage().unwrap();
+    assert_eq!(staged.name, "copy_all<u16, 3>(t: Tile { size: [8, 4], lanes: Some(16) })");
+    assert_eq!((staged.layout.local_size, staged.layout.subgroup_size), ([8, 4, 1], Some(16)));
+    assert_eq!(staged.layout.bindings[0].elem_bytes, 2);
+    let none = CopyAll::<f32, 1>::new(Tile { lanes: None, ..tile }).stage().unwrap();
+    assert_eq!((none.layout.subgroup_size, none.layout.bindings[0].elem.as_str()), (None, "f32"));
+
+    let args = |n| {
+        let range = |id| BufferRef::new(BufferId(id), 0, 64);
+        CopyAllArgs { x: range(1), y: range(2), p: AddPush { n } }
+    };
+    let bound = kernel.bind(&args(100));
+    assert_eq!((bound.grid, bound.needed_bytes), (Grid([4, 4, 1]), vec![Some(99 * 4 * 2), None]));
+    assert_eq!(kernel.bind(&args(0)).needed_bytes[0], Some(0), "a difference does not wrap");
+}

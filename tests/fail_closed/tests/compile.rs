@@ -6,9 +6,9 @@ use kiln_fail_closed::controls;
 
 fn stems(extension: &str) -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui");
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let chosen = paths.filter(|p| p.extension().is_some_and(|e| e == extension));
-    chosen.map(|p| p.file_stem().unwrap().to_string_lossy().into_owned()).collect()
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let chosen = entries.filter(|p| p.extension().is_some_and(|e| e == extension));
+    chosen.filter_map(|p| Some(p.file_stem()?.to_string_lossy().into_owned())).collect()
 }
 
 #[test]
@@ -21,6 +21,7 @@ fn every_fixture_has_a_control_and_a_message() {
     let controls: Vec<_> = controls::all().into_iter().map(|(name, _)| name.to_owned()).collect();
     let named: BTreeSet<_> = controls.iter().cloned().collect();
     assert_eq!(named.len(), controls.len(), "a name is used twice");
+    assert!(!named.is_empty());
     assert_eq!(stems("rs"), named, "fixtures and controls differ");
     assert_eq!(stems("stderr"), named, "fixtures and messages differ");
 }
