@@ -236,7 +236,12 @@ fn wrong(key: &str, expected: &'static str, found: &Value<'_>) -> GgufError {
     GgufError::WrongType { key: quoted(key), expected, found: found.ty() }
 }
 
-fn int<T: TryFrom<i128>>(key: &str, expected: &'static str, value: Value<'_>) -> Result<T, GgufError> {
+/// An integer that fits the type `expected`.
+pub(super) fn int<T: TryFrom<i128>>(
+    key: &str,
+    expected: &'static str,
+    value: Value<'_>,
+) -> Result<T, GgufError> {
     match value {
         Value::Int { value, .. } => T::try_from(value).map_err(|_| GgufError::ValueOutOfRange {
             key: quoted(key),

@@ -1,4 +1,4 @@
-//! Reads GGUF files, versions 2 and 3: a file's bytes become checked metadata and tensors.
+//! Reads GGUF files, versions 2 and 3: a file's bytes become checked metadata and tensors; and writes them.
 //!
 //! Guards: every count, length, offset and size is checked once, here, against the bytes that are there; what the
 //! reader hands out can be used without a further check. Never: knows what a key means (but for alignment and
@@ -13,6 +13,7 @@ mod metadata;
 mod split;
 mod tensors;
 mod value;
+mod write;
 
 use std::path::Path;
 
@@ -24,6 +25,7 @@ pub use self::{
     metadata::Metadata,
     tensors::Tensor,
     value::{Array, Elements, Value, ValueType},
+    write::{GgufWriter, Scalar, TensorWriter, WriteError},
 };
 pub(crate) use error::quoted;
 
@@ -44,6 +46,7 @@ struct Part {
 }
 
 const MAGIC: [u8; 4] = *b"GGUF";
+const ALIGNMENT_KEY: &str = "general.alignment";
 const DEFAULT_ALIGNMENT: u32 = 32;
 
 impl Gguf {
@@ -160,9 +163,9 @@ fn read_header(cursor: &mut Cursor<'_>) -> Result<u32, GgufError> {
 }
 
 fn alignment(metadata: Metadata<'_>) -> Result<u32, GgufError> {
-    match metadata.opt_u32("general.alignment")? {
-        None => Ok(DEFAULT_ALIGNMENT),
-        Some(n) if n.is_power_of_two() => Ok(n),
-        Some(found) => Err(GgufError::BadAlignment { found }),
-    }
+    metadata.opt_u32(ALIGNMENT_KEY)?.map_or(Ok(DEFAULT_ALIGNMENT), check_alignment)
+}
+
+fn check_alignment(found: u32) -> Result<u32, GgufError> {
+    if found.is_power_of_two() { Ok(found) } else { Err(GgufError::BadAlignment { found }) }
 }

@@ -30,7 +30,7 @@ impl Entry {
 }
 
 /// Most dimensions of a tensor.
-const MAX_RANK: usize = 4;
+pub(super) const MAX_RANK: usize = 4;
 /// A tensor takes at least a name of one byte, a rank, a dimension, a type and an offset.
 const SMALLEST_ENTRY: u64 = 8 + 1 + 4 + 8 + 4 + 8;
 
@@ -69,17 +69,12 @@ fn read_one(cursor: &mut Cursor<'_>, alignment: u32, registry: &Registry) -> Res
     for dim in shape[..usize::from(rank)].iter_mut().rev() {
         *dim = cursor.u64("dimension")?;
     }
-    let dims = &shape[..usize::from(rank)];
-    if dims.contains(&0) {
-        return Err(GgufError::ZeroDimension { tensor: tensor(), shape: dims.to_vec() });
-    }
-
     let offset = cursor.offset();
     let type_id = cursor.u32("tensor type")?;
     let Some(geometry) = registry.geometry(type_id) else {
         return Err(GgufError::UnknownTensorType { tensor: tensor(), id: type_id, offset });
     };
-    let bytes = data_bytes(dims, geometry, tensor)?;
+    let bytes = data_bytes(&shape[..usize::from(rank)], geometry, tensor)?;
 
     let data_offset = cursor.u64("data offset")?;
     if !data_offset.is_multiple_of(u64::from(alignment)) {
@@ -88,7 +83,15 @@ fn read_one(cursor: &mut Cursor<'_>, alignment: u32, registry: &Registry) -> Res
     Ok(Entry { name, shape, rank, type_id, geometry, data_offset, bytes })
 }
 
-fn data_bytes(dims: &[u64], geometry: BlockGeometry, tensor: impl Fn() -> String) -> Result<u64, GgufError> {
+/// Bytes of a tensor's data, or why there can be no such tensor.
+pub(super) fn data_bytes(
+    dims: &[u64],
+    geometry: BlockGeometry,
+    tensor: impl Fn() -> String,
+) -> Result<u64, GgufError> {
+    if dims.contains(&0) {
+        return Err(GgufError::ZeroDimension { tensor: tensor(), shape: dims.to_vec() });
+    }
     let row = dims.last().copied().unwrap_or(0);
     let overflow = || GgufError::SizeOverflow { tensor: tensor(), shape: dims.to_vec() };
     let fits = |n: u64| i64::try_from(n).is_ok();
