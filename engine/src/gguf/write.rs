@@ -6,8 +6,8 @@ use std::io::{self, Read, Write};
 use kiln_kernels::FormatRow;
 
 use super::{
-    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, GgufError, MAGIC, Metadata, Value, ValueType, check_alignment, metadata,
-    quoted,
+    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, GgufError, MAGIC, Metadata, Value, ValueType, check_alignment,
+    metadata, quoted,
     tensors::{MAX_RANK, data_bytes},
     value::decode,
 };
@@ -251,7 +251,12 @@ impl GgufWriter {
         if !take_name(&mut self.tensor_names, "tensor name", name)? {
             return Err(GgufError::DuplicateTensor { tensor: tensor() }.into());
         }
-        self.tensors.push(Declared { name: name.to_owned(), shape: shape.to_vec(), type_id: format.id, bytes });
+        self.tensors.push(Declared {
+            name: name.to_owned(),
+            shape: shape.to_vec(),
+            type_id: format.id,
+            bytes,
+        });
         Ok(())
     }
 

@@ -7,6 +7,7 @@ mod file;
 mod reads;
 mod refused;
 mod split;
+mod written;
 
 use std::path::{Path, PathBuf};
 
