@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use thiserror::Error;
 
 use crate::{
-    BufferId, BufferRange, Device, DeviceError, Dispatch, Grid, Kernel, StageErrors, StagedKernel,
-    spirv::Capability,
+    BufferId, BufferRange, Device, DeviceCaps, DeviceError, Dispatch, Grid, Kernel, StageErrors,
+    StagedKernel, spirv::Capability,
 };
 
 /// A typed range of a buffer: `T` is the element type that the kernel's parameter has.
@@ -170,7 +170,15 @@ pub fn launch_staged(
 /// # Errors
 /// The first thing that is missing, by name.
 pub fn check_device(device: &dyn Device, kernel: &StagedKernel) -> Result<(), LaunchError> {
-    let (caps, layout) = (device.caps(), &kernel.layout);
+    check_caps(device.caps(), kernel)
+}
+
+/// As [`check_device`], for a device that is known but not open.
+///
+/// # Errors
+/// The first thing that is missing, by name.
+pub fn check_caps(caps: &DeviceCaps, kernel: &StagedKernel) -> Result<(), LaunchError> {
+    let layout = &kernel.layout;
     let name = || kernel.name.clone();
     if let Some(&capability) = layout.capabilities.iter().find(|c| !caps.capabilities.contains(c)) {
         return Err(LaunchError::MissingCapability { kernel: name(), capability, device: caps.name.clone() });
@@ -186,7 +194,7 @@ pub fn check_device(device: &dyn Device, kernel: &StagedKernel) -> Result<(), La
         ("storage buffers", u32::try_from(layout.bindings.len()).unwrap_or(u32::MAX), limits.max_bindings),
     ];
     for (what, needed, allowed) in pairs {
-        over_limit(device, kernel, what, needed.into(), allowed.into())?;
+        over_limit(caps, kernel, what, needed.into(), allowed.into())?;
     }
     let (lowest, highest) = caps.subgroup_sizes;
     match layout.subgroup_size {
@@ -206,10 +214,11 @@ pub fn check_device(device: &dyn Device, kernel: &StagedKernel) -> Result<(), La
 /// # Errors
 /// The first thing that is wrong, by name.
 pub fn check(device: &dyn Device, kernel: &StagedKernel, args: &LaunchArgs) -> Result<(), LaunchError> {
-    check_device(device, kernel)?;
-    let (limits, layout) = (&device.caps().limits, &kernel.layout);
+    let caps = device.caps();
+    check_caps(caps, kernel)?;
+    let (limits, layout) = (&caps.limits, &kernel.layout);
     for (what, axis) in [("workgroups along x", 0), ("workgroups along y", 1), ("workgroups along z", 2)] {
-        over_limit(device, kernel, what, args.grid.0[axis].into(), limits.max_grid[axis].into())?;
+        over_limit(caps, kernel, what, args.grid.0[axis].into(), limits.max_grid[axis].into())?;
     }
     for ((binding, range), needed) in layout.bindings.iter().zip(&args.bindings).zip(&args.needed_bytes) {
         let given = range.bytes;
@@ -217,7 +226,7 @@ pub fn check(device: &dyn Device, kernel: &StagedKernel, args: &LaunchArgs) -> R
             let (kernel, argument) = (kernel.name.clone(), binding.name.clone());
             return Err(LaunchError::TooShort { kernel, argument, needed, given });
         }
-        over_limit(device, kernel, "bytes in one binding", given, limits.max_binding_bytes)?;
+        over_limit(caps, kernel, "bytes in one binding", given, limits.max_binding_bytes)?;
         let alignment = limits.binding_offset_alignment;
         if range.offset_bytes % u64::from(alignment.max(1)) != 0 {
             return Err(LaunchError::Misaligned {
@@ -225,7 +234,7 @@ pub fn check(device: &dyn Device, kernel: &StagedKernel, args: &LaunchArgs) -> R
                 argument: binding.name.clone(),
                 offset: range.offset_bytes,
                 alignment,
-                device: device.caps().name.clone(),
+                device: caps.name.clone(),
             });
         }
     }
@@ -253,7 +262,7 @@ fn check_overlap(kernel: &StagedKernel, args: &LaunchArgs) -> Result<(), LaunchE
 }
 
 fn over_limit(
-    device: &dyn Device,
+    caps: &DeviceCaps,
     kernel: &StagedKernel,
     what: &'static str,
     needed: u64,
@@ -262,6 +271,6 @@ fn over_limit(
     if needed <= allowed {
         return Ok(());
     }
-    let (kernel, device) = (kernel.name.clone(), device.caps().name.clone());
+    let (kernel, device) = (kernel.name.clone(), caps.name.clone());
     Err(LaunchError::OverLimit { kernel, what, needed, allowed, device })
 }

@@ -135,6 +135,8 @@ pub mod session;
 pub mod subgroup;
 pub mod value;
 
+pub use kiln_spirv_emit::disasm::disassemble;
+
 /// Everything a kernel's file needs: `use kiln_dsl::prelude::*;`.
 pub mod prelude {
     pub use half::f16;

@@ -23,5 +23,6 @@ pub mod variant;
 
 pub use call::Call;
 pub use formats::Format;
+pub use kiln_dsl::disassemble;
 pub use registry::{DequantizeError, DuplicateFormat, FormatRow, Registry};
 pub use variant::Variant;

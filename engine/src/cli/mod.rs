@@ -1,8 +1,10 @@
 //! The command line: answers on stdout, everything else on stderr; exit code 0 good, 1 failed, 2 bad usage.
 
 mod chat;
+mod devices;
 mod environment;
 mod inspect;
+mod kernels;
 mod log;
 mod logits;
 mod options;
@@ -39,6 +41,8 @@ enum Command {
     Logits(logits::Args),
     Tokenize(tokenize::Args),
     Inspect(inspect::Args),
+    Devices(devices::Args),
+    Kernels(kernels::Args),
 }
 
 /// How a command ends early.
@@ -53,6 +57,9 @@ enum Failure {
     /// The Vulkan loader, a driver, or the device that was asked for.
     #[error("{0}")]
     Runtime(#[from] RuntimeError),
+    /// A kernel that cannot be listed, printed or checked.
+    #[error("{0}")]
+    Kernels(#[from] kernels::Refusal),
     /// The validation layer's messages.
     #[error("the validation layer has {} messages:\n{}", messages.len(), messages.join("\n"))]
     Validation { messages: Vec<String> },
@@ -137,6 +144,8 @@ impl Context {
             Command::Logits(args) => logits::logits(self, &args),
             Command::Tokenize(args) => tokenize::tokenize(self, &args),
             Command::Inspect(args) => inspect::inspect(self, &args),
+            Command::Devices(args) => devices::devices(self, &args),
+            Command::Kernels(args) => kernels::kernels(self, &args),
         }
     }
 }
@@ -176,6 +185,13 @@ mod tests {
         check("kiln logits m.gguf --out f", false);
         check("kiln logits m.gguf --ids 1 --ids-file g --out f", false);
         check("kiln tokenize m.gguf text --lines f", false);
+        check("kiln devices --json", true);
+        check("kiln kernels", false);
+        check("kiln kernels list --role gemv --format Q8_0", true);
+        check("kiln kernels emit", false);
+        check("kiln kernels check --subgroup 64", true);
+        check("kiln kernels check --subgroup 12", false);
+        check("kiln kernels check --device 0 --subgroup 8", true);
         check("kiln juggle", false);
         check("kiln --help-env", true);
     }
