@@ -6,6 +6,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use kiln_engine::gguf::GgufWriter;
+use kiln_kernels::Registry;
+
 fn kiln(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.args(args).env_remove("KILN_THREADS").env_remove("KILN_LOG").stdin(Stdio::null());
@@ -40,32 +43,21 @@ impl Drop for TempFile {
     }
 }
 
-fn string(out: &mut Vec<u8>, text: &str) {
-    out.extend((text.len() as u64).to_le_bytes());
-    out.extend(text.as_bytes());
-}
-
-/// A GGUF of version 3 with string keys and f32 tensors of zeros, one dimension each.
+/// A GGUF with string keys and f32 tensors of zeros, one dimension each.
 fn gguf(keys: &[(&str, &str)], tensors: &[(&str, u64)]) -> Vec<u8> {
-    let mut out = b"GGUF\x03\0\0\0".to_vec();
-    out.extend((tensors.len() as u64).to_le_bytes());
-    out.extend((keys.len() as u64).to_le_bytes());
+    let registry = Registry::builtin();
+    let mut file = GgufWriter::new();
     for (key, value) in keys {
-        string(&mut out, key);
-        out.extend(8u32.to_le_bytes());
-        string(&mut out, value);
+        file.key(key, *value).unwrap();
     }
-    let mut offset = 0u64;
     for (name, len) in tensors {
-        string(&mut out, name);
-        out.extend(1u32.to_le_bytes());
-        out.extend(len.to_le_bytes());
-        out.extend(0u32.to_le_bytes());
-        out.extend(offset.to_le_bytes());
-        offset += (len * 4).next_multiple_of(32);
+        file.tensor(name, &[*len], registry.format_named("F32").unwrap()).unwrap();
     }
-    out.resize(out.len().next_multiple_of(32) + offset as usize, 0);
-    out
+    let mut file = file.start(Vec::new()).unwrap();
+    for (_, len) in tensors {
+        file.data(&vec![0; *len as usize * 4]).unwrap();
+    }
+    file.finish().unwrap()
 }
 
 /// One line `kiln: error: ...` that holds `part`, nothing on standard output, and the code.
