@@ -19,7 +19,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
         Ok(Item::Fn(mut f)) => {
             let body = function(&mut f.sig, Some(&f.block), &mut errors);
             let (attributes, vis, sig) = (&f.attrs, &f.vis, &f.sig);
-            let allow = allow();
+            let allow = allow(errors.is_empty());
             quote!(#(#attributes)* #allow #vis #sig #body)
         }
         Ok(Item::Trait(mut t)) => {
@@ -28,7 +28,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
                     let default = f.default.take();
                     let body = function(&mut f.sig, default.as_ref(), &mut errors);
                     let (attributes, sig) = (&f.attrs, &f.sig);
-                    let allow = default.is_some().then(allow);
+                    let allow = default.is_some().then(|| allow(errors.is_empty()));
                     let end = if default.is_some() { body } else { quote!(;) };
                     *item = TraitItem::Verbatim(quote!(#(#attributes)* #allow #sig #end));
                 }
@@ -40,7 +40,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
                 if let ImplItem::Fn(f) = item {
                     let body = function(&mut f.sig, Some(&f.block), &mut errors);
                     let (attributes, vis, sig) = (&f.attrs, &f.vis, &f.sig);
-                    let allow = allow();
+                    let allow = allow(errors.is_empty());
                     *item = ImplItem::Verbatim(quote!(#(#attributes)* #allow #vis #sig #body));
                 }
             }
@@ -84,7 +84,11 @@ fn function(s: &mut Signature, body: Option<&Block>, errors: &mut Vec<syn::Error
     }}
 }
 
-/// Lints read the rewritten code as if the user had written it.
-pub(crate) fn allow() -> Attribute {
-    syn::parse_quote!(#[allow(clippy::all, unused_braces, unused_parens, unreachable_code, unused_variables)])
+/// Style lints read the rewritten code as if the user had written it. The parameters of a body that was left out are
+/// not unused.
+pub(crate) fn allow(body_is_there: bool) -> Attribute {
+    match body_is_there {
+        true => syn::parse_quote!(#[allow(clippy::all, unused_braces, unused_parens)]),
+        false => syn::parse_quote!(#[allow(clippy::all, unused_variables)]),
+    }
 }

@@ -240,7 +240,7 @@ pub fn blocks(x: &Buf<Mixed>, y: &BufMut<f32>) {
 
 #[test]
 fn blocks_are_read_by_reference_in_every_memory() {
-    let mut bytes = vec![0u8; 48];
+    let mut bytes = [0u8; 48];
     let block = &mut bytes[24..];
     block[0..2].copy_from_slice(&f16::from_f32(0.5).to_le_bytes());
     block[2..8].copy_from_slice(&[1, 2, 0xfd, 4, 5, 6]);

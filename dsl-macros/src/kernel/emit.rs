@@ -183,7 +183,7 @@ fn stage(f: &ItemFn, options: &Options, params: &[Param], errors: &mut Vec<syn::
         quote!(::core::option::Option::None),
         |e| quote_spanned!(e.span()=> ::kiln_dsl::private::subgroup_size(#e)),
     );
-    let allow = allow();
+    let allow = allow(errors.is_empty());
     // Only the call has the kernel's place; the names are ours, also where a macro of the user's wrote the kernel.
     let begin = quote_spanned!(ident.span()=> ::kiln_dsl::private::Session::begin);
     let name = quote!(&::kiln_dsl::private::abi::Kernel::name(self), local_size, subgroup);

@@ -61,7 +61,7 @@ impl QuantFormat for Q4_0 {
 impl PackedFormat for Q4_0 {
     const GROUP: u32 = 32;
 
-    fn scale_offset<R: Rail>(b: &BlockRef<Q4_0Block, R>, group: u32) -> (f32, f32) {
+    fn scale_offset<R: Rail>(b: &BlockRef<Q4_0Block, R>, _group: u32) -> (f32, f32) {
         let d = b.d as f32;
         (d, -8.0 * d)
     }

@@ -64,7 +64,7 @@ impl QuantFormat for Q4_1 {
 impl PackedFormat for Q4_1 {
     const GROUP: u32 = 32;
 
-    fn scale_offset<R: Rail>(b: &BlockRef<Q4_1Block, R>, group: u32) -> (f32, f32) {
+    fn scale_offset<R: Rail>(b: &BlockRef<Q4_1Block, R>, _group: u32) -> (f32, f32) {
         (b.d as f32, b.m as f32)
     }
 

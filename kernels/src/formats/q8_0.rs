@@ -58,7 +58,7 @@ impl QuantFormat for Q8_0 {
 impl PackedFormat for Q8_0 {
     const GROUP: u32 = 32;
 
-    fn scale_offset<R: Rail>(b: &BlockRef<Q8_0Block, R>, group: u32) -> (f32, f32) {
+    fn scale_offset<R: Rail>(b: &BlockRef<Q8_0Block, R>, _group: u32) -> (f32, f32) {
         let d = b.d as f32;
         (d, 0.0)
     }

@@ -8,6 +8,7 @@ use kiln_abi::{Kernel, StageErrors, StagedKernel};
 
 /// What is wrong with each kernel here is known only while it is staged.
 #[rustfmt::skip]
+#[expect(unreachable_code, unused_variables, reason = "among the faults")]
 mod bad {
     use std::cell::Cell;
 

@@ -11,7 +11,7 @@ pub struct One;
 impl QuantFormat for One {
     type Block = OneBlock;
     const BLK: u32 = 1;
-    fn decode<R: Rail>(b: &BlockRef<OneBlock, R>, at: u32) -> f32 {
+    fn decode<R: Rail>(b: &BlockRef<OneBlock, R>, _at: u32) -> f32 {
         b.d
     }
 }

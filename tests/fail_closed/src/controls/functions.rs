@@ -117,7 +117,7 @@ pub mod format_without_decode {
     impl QuantFormat for One {
         type Block = OneBlock;
         const BLK: u32 = 1;
-        fn decode<R: Rail>(b: &BlockRef<OneBlock, R>, at: u32) -> f32 {
+        fn decode<R: Rail>(b: &BlockRef<OneBlock, R>, _at: u32) -> f32 {
             b.d
         }
     }
@@ -142,7 +142,7 @@ pub mod not_a_format {
     impl QuantFormat for One {
         type Block = OneBlock;
         const BLK: u32 = 1;
-        fn decode<R: Rail>(b: &BlockRef<OneBlock, R>, at: u32) -> f32 {
+        fn decode<R: Rail>(b: &BlockRef<OneBlock, R>, _at: u32) -> f32 {
             b.d
         }
     }
@@ -171,7 +171,7 @@ pub mod block_of_other_format {
     impl QuantFormat for One {
         type Block = OneBlock;
         const BLK: u32 = 1;
-        fn decode<R: Rail>(b: &BlockRef<OneBlock, R>, at: u32) -> f32 {
+        fn decode<R: Rail>(b: &BlockRef<OneBlock, R>, _at: u32) -> f32 {
             b.d
         }
     }
@@ -196,7 +196,7 @@ pub mod argument_of_other_format {
     impl QuantFormat for One {
         type Block = OneBlock;
         const BLK: u32 = 1;
-        fn decode<R: Rail>(b: &BlockRef<OneBlock, R>, at: u32) -> f32 {
+        fn decode<R: Rail>(b: &BlockRef<OneBlock, R>, _at: u32) -> f32 {
             b.d
         }
     }
@@ -225,7 +225,7 @@ pub mod choice_of_blocks {
     impl QuantFormat for One {
         type Block = OneBlock;
         const BLK: u32 = 1;
-        fn decode<R: Rail>(b: &BlockRef<OneBlock, R>, at: u32) -> f32 {
+        fn decode<R: Rail>(b: &BlockRef<OneBlock, R>, _at: u32) -> f32 {
             b.d
         }
     }
