@@ -2,7 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::path::PathBuf;
+mod fetched;
+
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -15,27 +16,12 @@ use kiln_engine::tokenizer::Tokenizer;
 use kiln_kernels::Registry;
 use serde::Deserialize;
 
-const MODEL: &str = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
-
-/// The model that `cargo xtask setup` fetches; its absence is a failure, never a skip.
-fn model_path() -> PathBuf {
-    let var = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = || {
-        var("KILN_CACHE")
-            .or_else(|| Some(var("XDG_CACHE_HOME")?.join("kiln")))
-            .or_else(|| Some(var("HOME")?.join(".cache/kiln")))
-    };
-    let path = var("KILN_MODEL").or_else(|| Some(cache()?.join(MODEL))).expect("HOME is set");
-    assert!(path.exists(), "{} is missing: run `cargo xtask setup`", path.display());
-    path
-}
-
 /// The file and its model on the reference, loaded once for all tests.
 fn model() -> (&'static ModelFile, &'static dyn Backend) {
     static MODEL: OnceLock<(ModelFile, Box<dyn Backend>)> = OnceLock::new();
     let (file, backend) = MODEL.get_or_init(|| {
         let registry = Registry::builtin();
-        let file = ModelFile::open(&model_path(), &registry).unwrap();
+        let file = ModelFile::open(&fetched::model(), &registry).unwrap();
         let device = Device::Reference { threads: Threads::new(None) };
         let backend = file.load(&registry, device, &|_, _| ()).unwrap();
         (file, backend)
@@ -72,7 +58,7 @@ fn worst(logits: &[f32], row: &Row, sampled_ids: &[usize]) -> f32 {
 
 fn all_logits(backend: &dyn Backend, ids: &[u32]) -> Vec<f32> {
     let mut logits = Vec::new();
-    let mut sequence = backend.sequence(ids.len());
+    let mut sequence = backend.sequence(ids.len()).unwrap();
     feed_windows(sequence.as_mut(), ids, 0..ids.len(), |_, rows| {
         logits.extend(rows);
         Ok::<_, ForwardError>(())
@@ -129,7 +115,7 @@ fn capital_of_france_is_paris_and_turns_reuse_the_sequence() {
     };
     let mut messages = vec![Message::text("user", "Name the capital of France.")];
     let prompt = chat_prompt(&tokenizer, &template, &messages).unwrap();
-    let mut session = Session::new(backend, 512);
+    let mut session = Session::new(backend, 512).unwrap();
     let mut streamed = String::new();
     let piece = |text: &str| {
         streamed += text;
@@ -146,7 +132,7 @@ fn capital_of_france_is_paris_and_turns_reuse_the_sequence() {
     let second = chat_prompt(&tokenizer, &template, &messages).unwrap();
     let again = session.generate(&second, &tokenizer, greedy, 8, &|_, _| (), |_| Ok(())).unwrap();
     assert!(again.n_fed < second.len() - prompt.len(), "the first turn is not fed again");
-    let mut fresh = Session::new(backend, 512);
+    let mut fresh = Session::new(backend, 512).unwrap();
     let afresh = fresh.generate(&second, &tokenizer, greedy, 8, &|_, _| (), |_| Ok(())).unwrap();
     assert_eq!(again.ids, afresh.ids, "what was kept equals what is computed afresh");
 }
@@ -154,7 +140,7 @@ fn capital_of_france_is_paris_and_turns_reuse_the_sequence() {
 /// Runs the program on the model; its standard output.
 fn kiln(command: &str, args: &[&str]) -> String {
     let mut kiln = Command::new(env!("CARGO_BIN_EXE_kiln"));
-    let output = kiln.arg(command).arg(model_path()).args(args).output().unwrap();
+    let output = kiln.arg(command).arg(fetched::model()).args(args).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }

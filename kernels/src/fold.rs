@@ -11,10 +11,24 @@ pub(crate) fn halves(n: u32) -> impl Iterator<Item = u32> {
 /// come here. The total of a run is in its first element, visible to all.
 #[device]
 pub fn fold_sums(sums: &Shared<f32>, t: u32, #[comptime] n: u32) {
+    fold_columns(&sums, t, comptime!(n), comptime!(1), comptime!(0));
+}
+
+/// As [`fold_sums`], `cols` of them side by side: column c starts at element c · `stride`.
+#[device]
+pub fn fold_columns(
+    sums: &Shared<f32>,
+    t: u32,
+    #[comptime] n: u32,
+    #[comptime] cols: u32,
+    #[comptime] stride: u32,
+) {
     barrier();
     for step in comptime!(halves(n)) {
         if (t & (n - 1)) < step {
-            sums[t] += sums[t + step];
+            for c in comptime!(0..cols) {
+                sums[c * stride + t] += sums[c * stride + t + step];
+            }
         }
         barrier();
     }

@@ -14,7 +14,7 @@ use kiln_dsl::prelude::*;
 use crate::{
     Call, Format, Variant,
     conformance::{Buffer, Case, Random, f32_bytes, random_blocks, u32_bytes},
-    fold::fold_sums,
+    fold::fold_columns,
     reference,
     step::{StepRow, n_rows, step_block},
 };
@@ -69,15 +69,18 @@ pub fn gemv<F: QuantFormat>(
             }
         }
     }
-    let sums = Shared::<f32>::new(LOCAL_SIZE);
+    let sums = Shared::<f32>::new(LOCAL_SIZE * cols);
     for c in comptime!(0..cols) {
         let own = acc[c];
-        sums[t] = (own.x() + own.y()) + (own.z() + own.w());
-        fold_sums(&sums, t, comptime!(lanes));
-        if lane == 0 && row < p.m && r0 + c < n {
-            y[(r0 + c) * p.stride + p.first + row] = sums[t];
+        sums[c * LOCAL_SIZE + t] = (own.x() + own.y()) + (own.z() + own.w());
+    }
+    fold_columns(&sums, t, comptime!(lanes), comptime!(cols), comptime!(LOCAL_SIZE));
+    if lane == 0 && row < p.m {
+        for c in comptime!(0..cols) {
+            if r0 + c < n {
+                y[(r0 + c) * p.stride + p.first + row] = sums[c * LOCAL_SIZE + t];
+            }
         }
-        barrier();
     }
 }
 
@@ -102,15 +105,20 @@ pub fn call<F: Format>(operands: GemvOperands, p: GemvPush) -> Call {
     Call::new(Gemv::<F>::new(lanes, cols), &GemvArgs { w, x, step, y, p })
 }
 
+/// Rows below this many elements are too short for a whole subgroup's lanes.
+const SHORT_ROW: u32 = 2048;
+/// Columns at once, where there is more than one.
+const COLS: u32 = 8;
+
 /// Lanes and columns for rows of `k` elements and up to `rows` rows of x. Rows of one length get the same lanes
 /// whatever `rows` is, so that a row's result does not depend on what shares its step.
 const fn variant_for(rows: u32, k: u32) -> (u32, u32) {
-    let lanes = if k < 4 * 32 { 8 } else { 32 };
-    (lanes, if rows == 1 { 1 } else { 4 })
+    let lanes = if k < SHORT_ROW { 8 } else { 32 };
+    (lanes, if rows == 1 { 1 } else { COLS })
 }
 
 /// Every (lanes, columns) that [`variant_for`] gives.
-const SHAPES: [(u32, u32); 4] = [(8, 1), (8, 4), (32, 1), (32, 4)];
+const SHAPES: [(u32, u32); 4] = [(8, 1), (8, COLS), (32, 1), (32, COLS)];
 
 /// The variants of one format.
 pub fn variants<F: Format>() -> Vec<Variant> {

@@ -14,3 +14,9 @@ pub fn path(variable: &str, place: &str) -> PathBuf {
     assert!(path.exists(), "{} is missing: run `cargo xtask setup`", path.display());
     path
 }
+
+/// SmolLM2-135M-Instruct, Q4_1.
+#[allow(dead_code, reason = "not every test binary runs a model")]
+pub fn model() -> PathBuf {
+    path("KILN_MODEL", "models/SmolLM2-135M-Instruct.Q4_1.gguf")
+}

@@ -1,5 +1,7 @@
 //! GGUF files for tests, written byte by byte, with the place of every field kept so that a test can damage it.
 
+use std::fmt::Arguments;
+
 /// A metadata value to be written.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names are GGUF's own")]
@@ -100,24 +102,34 @@ impl Spec {
     /// `KEY.elem`, `KEY.len`, `KEY[i]`, `TENSOR` (length of the name), `TENSOR.rank`, `TENSOR.dim[i]` (slowest first),
     /// `TENSOR.type`, `TENSOR.offset`.
     pub fn build(&self) -> File {
-        let mut file = File { bytes: b"GGUF".to_vec(), marks: Vec::new() };
-        file.put("version", &self.version.to_le_bytes());
-        file.put("n_tensors", &(self.tensors.len() as u64).to_le_bytes());
-        file.put("n_keys", &(self.keys.len() as u64).to_le_bytes());
+        self.write(Some(Vec::new()))
+    }
+
+    /// The file's bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.write(None).bytes
+    }
+
+    /// The file, its fields marked if there is room for marks.
+    fn write(&self, marks: Option<Vec<(String, usize)>>) -> File {
+        let mut file = File { bytes: b"GGUF".to_vec(), marks };
+        file.put(format_args!("version"), &self.version.to_le_bytes());
+        file.put(format_args!("n_tensors"), &(self.tensors.len() as u64).to_le_bytes());
+        file.put(format_args!("n_keys"), &(self.keys.len() as u64).to_le_bytes());
         for (key, value) in &self.keys {
-            file.put_text(key, key);
-            file.put(&format!("{key}.type"), &value.number().to_le_bytes());
-            file.put_value(&format!("{key}.value"), key, value);
+            file.put_text(format_args!("{key}"), key);
+            file.put(format_args!("{key}.type"), &value.number().to_le_bytes());
+            file.put_value(format_args!("{key}.value"), key, value);
         }
         let mut offset = 0u64;
         for Ten { name, shape, type_id, data } in &self.tensors {
-            file.put_text(name, name);
-            file.put(&format!("{name}.rank"), &(shape.len() as u32).to_le_bytes());
+            file.put_text(format_args!("{name}"), name);
+            file.put(format_args!("{name}.rank"), &(shape.len() as u32).to_le_bytes());
             for (i, dim) in shape.iter().enumerate().rev() {
-                file.put(&format!("{name}.dim[{i}]"), &dim.to_le_bytes());
+                file.put(format_args!("{name}.dim[{i}]"), &dim.to_le_bytes());
             }
-            file.put(&format!("{name}.type"), &type_id.to_le_bytes());
-            file.put(&format!("{name}.offset"), &offset.to_le_bytes());
+            file.put(format_args!("{name}.type"), &type_id.to_le_bytes());
+            file.put(format_args!("{name}.offset"), &offset.to_le_bytes());
             offset += (data.len() as u64).next_multiple_of(self.alignment as u64);
         }
         for tensor in &self.tensors {
@@ -127,11 +139,6 @@ impl Spec {
         }
         file
     }
-
-    /// The file's bytes.
-    pub fn bytes(&self) -> Vec<u8> {
-        self.build().bytes
-    }
 }
 
 /// A written file.
@@ -139,13 +146,13 @@ impl Spec {
 pub struct File {
     /// All of it.
     pub bytes: Vec<u8>,
-    marks: Vec<(String, usize)>,
+    marks: Option<Vec<(String, usize)>>,
 }
 
 impl File {
     /// Where the field is.
     pub fn at(&self, mark: &str) -> usize {
-        let found = self.marks.iter().find(|(name, _)| name == mark);
+        let found = self.marks.iter().flatten().find(|(name, _)| name == mark);
         found.expect("the builder marks every field").1
     }
 
@@ -161,17 +168,19 @@ impl File {
         changed
     }
 
-    fn put(&mut self, mark: &str, bytes: &[u8]) {
-        self.marks.push((mark.to_owned(), self.bytes.len()));
+    fn put(&mut self, mark: Arguments<'_>, bytes: &[u8]) {
+        if let Some(marks) = &mut self.marks {
+            marks.push((mark.to_string(), self.bytes.len()));
+        }
         self.bytes.extend(bytes);
     }
 
-    fn put_text(&mut self, mark: &str, text: &str) {
+    fn put_text(&mut self, mark: Arguments<'_>, text: &str) {
         self.put(mark, &(text.len() as u64).to_le_bytes());
         self.bytes.extend(text.as_bytes());
     }
 
-    fn put_value(&mut self, mark: &str, key: &str, value: &Val) {
+    fn put_value(&mut self, mark: Arguments<'_>, key: &str, value: &Val) {
         match value {
             Val::U8(v) => self.put(mark, &v.to_le_bytes()),
             Val::I8(v) => self.put(mark, &v.to_le_bytes()),
@@ -186,10 +195,10 @@ impl File {
             Val::I64(v) => self.put(mark, &v.to_le_bytes()),
             Val::F64(v) => self.put(mark, &v.to_le_bytes()),
             Val::Array(elem, values) => {
-                self.put(&format!("{key}.elem"), &elem.to_le_bytes());
-                self.put(&format!("{key}.len"), &(values.len() as u64).to_le_bytes());
+                self.put(format_args!("{key}.elem"), &elem.to_le_bytes());
+                self.put(format_args!("{key}.len"), &(values.len() as u64).to_le_bytes());
                 for (i, value) in values.iter().enumerate() {
-                    self.put_value(&format!("{key}[{i}]"), key, value);
+                    self.put_value(format_args!("{key}[{i}]"), key, value);
                 }
             }
         }

@@ -1,0 +1,278 @@
+//! SmolLM2-135M-Instruct on the Vulkan device that is here, held against the f32 reference in the same process.
+//!
+//! CI's device is slow, so it feeds the shorter prompts; `KILN_LONG=1` runs all of them.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod fetched;
+
+use std::sync::OnceLock;
+
+use kiln_abi::{Device as _, DeviceError, LaunchError};
+use kiln_engine::forward::{Backend, Choice, ForwardError, feed_windows};
+use kiln_engine::plan::{Plan, PlannedStep};
+use kiln_engine::record::{Pipelines, record};
+use kiln_engine::reference::Threads;
+use kiln_engine::session::{Device, Error, ModelFile};
+use kiln_kernels::Registry;
+use kiln_runtime::{CacheDir, Faults, Gpu, RecordOptions, RuntimeOptions};
+use serde::Deserialize;
+
+/// Root mean square of the difference to the reference's logits: the f16 class of activations, weights and KV.
+const RMS_BAR: f64 = 0.015;
+/// Where the reference's two best logits are closer than this, either may win.
+const DECIDED: f32 = 0.05;
+const N_CTX: usize = 512;
+
+fn no_vulkan() -> bool {
+    let skipped = std::env::var_os("KILN_NO_VULKAN").is_some();
+    if skipped {
+        println!("NOT RUN: KILN_NO_VULKAN is set, no model ran through Vulkan");
+    }
+    skipped
+}
+
+fn long() -> bool {
+    std::env::var_os("KILN_LONG").is_some()
+}
+
+fn open(faults: Faults, paranoid: bool) -> Gpu {
+    let device = std::env::var("KILN_DEVICE").ok();
+    let options = RuntimeOptions {
+        device,
+        validation: true,
+        cache: CacheDir::Off,
+        paranoid,
+        faults,
+        ..Default::default()
+    };
+    Gpu::open(&options).unwrap()
+}
+
+fn file() -> &'static ModelFile {
+    static FILE: OnceLock<ModelFile> = OnceLock::new();
+    FILE.get_or_init(|| ModelFile::open(&fetched::model(), &Registry::builtin()).unwrap())
+}
+
+fn reference() -> &'static dyn Backend {
+    static MODEL: OnceLock<Box<dyn Backend>> = OnceLock::new();
+    let load = || {
+        let device = Device::Reference { threads: Threads::new(None) };
+        file().load(&Registry::builtin(), device, &|_, _| ()).unwrap()
+    };
+    MODEL.get_or_init(load).as_ref()
+}
+
+fn on(gpu: &Gpu) -> Result<Box<dyn Backend>, Error> {
+    file().load(&Registry::builtin(), Device::Vulkan { gpu: gpu.clone(), n_ctx: N_CTX }, &|_, _| ())
+}
+
+fn clean(gpu: &Gpu) {
+    let messages = gpu.validation_messages();
+    assert!(messages.is_empty(), "the validation layer says:\n{}", messages.join("\n"));
+}
+
+#[derive(Deserialize)]
+struct Vectors {
+    prompts: Vec<Prompt>,
+}
+
+#[derive(Deserialize)]
+struct Prompt {
+    ids: Vec<u32>,
+}
+
+fn prompts() -> Vec<Vec<u32>> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/vectors/logits/smollm2-135m-q4_1.json");
+    let vectors: Vectors = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let all: Vec<Vec<u32>> = vectors.prompts.into_iter().map(|p| p.ids).collect();
+    let most = if long() { usize::MAX } else { 60 };
+    all.into_iter().filter(|ids| ids.len() <= most).collect()
+}
+
+/// Logits after every id, fed in one window or token by token.
+fn logits(backend: &dyn Backend, ids: &[u32], one_by_one: bool) -> Vec<f32> {
+    let mut sequence = backend.sequence(N_CTX).unwrap();
+    let mut all = Vec::new();
+    if one_by_one {
+        ids.iter().for_each(|id| all.extend(sequence.feed(&[*id], 0..1).unwrap()));
+    } else {
+        let rows = |_, rows: Vec<f32>| {
+            all.extend(rows);
+            Ok::<_, ForwardError>(())
+        };
+        feed_windows(sequence.as_mut(), ids, 0..ids.len(), rows).unwrap();
+    }
+    all
+}
+
+fn rms(found: &[f32], expected: &[f32]) -> f64 {
+    let square = |(a, b): (&f32, &f32)| (f64::from(*a) - f64::from(*b)).powi(2);
+    (found.iter().zip(expected).map(square).sum::<f64>() / found.len() as f64).sqrt()
+}
+
+/// The best id, and how far the second is behind.
+fn best(row: &[f32]) -> (usize, f32) {
+    let best = (0..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+    let second = (0..row.len()).filter(|i| *i != best).map(|i| row[i]).fold(f32::NEG_INFINITY, f32::max);
+    (best, row[best] - second)
+}
+
+#[test]
+fn logits_are_within_the_bar_of_the_reference() {
+    if no_vulkan() {
+        return;
+    }
+    let gpu = open(Faults::default(), false);
+    let device = on(&gpu).unwrap();
+    let n_vocab = file().model.graph.n_vocab();
+    for ids in prompts() {
+        let expected = logits(reference(), &ids, false);
+        let found = logits(device.as_ref(), &ids, false);
+        let off = rms(&found, &expected);
+        println!("{}: {} ids, rms {off:.4}", gpu.caps().name, ids.len());
+        assert!(off <= RMS_BAR, "{} ids: rms {off}", ids.len());
+        for (found, expected) in found.chunks_exact(n_vocab).zip(expected.chunks_exact(n_vocab)) {
+            let (id, lead) = best(expected);
+            assert!(lead <= DECIDED || best(found).0 == id, "the reference leads by {lead}");
+        }
+        // The control: logits of one position earlier are far outside the bar.
+        if ids.len() > 1 {
+            let shifted = rms(&found[n_vocab..], &expected[..expected.len() - n_vocab]);
+            assert!(shifted > 10.0 * RMS_BAR, "one step off is only {shifted} away");
+        }
+    }
+    clean(&gpu);
+}
+
+#[test]
+fn one_window_equals_token_by_token_and_barriers_change_no_bit() {
+    if no_vulkan() {
+        return;
+    }
+    let prompts = prompts();
+    let ids = &prompts[if long() { 5 } else { 2 }];
+    let gpu = open(Faults::default(), false);
+    let device = on(&gpu).unwrap();
+    let window = logits(device.as_ref(), ids, false);
+    let single = logits(device.as_ref(), ids, true);
+    assert_eq!(window, single, "a row's result depends on its own sequence only");
+    let paranoid = open(Faults::default(), true);
+    assert_eq!(logits(on(&paranoid).unwrap().as_ref(), ids, false), window, "barriers everywhere");
+    clean(&gpu);
+    clean(&paranoid);
+}
+
+#[test]
+fn greedy_continues_as_the_reference_does() {
+    if no_vulkan() {
+        return;
+    }
+    let gpu = open(Faults::default(), false);
+    let device = on(&gpu).unwrap();
+    let texts: [&[u32]; 5] =
+        [&[504, 3575, 282, 4649, 314], &[1, 2], &[28, 216, 33], &[6403, 655, 253, 1119], &[31, 198]];
+    let (n_prompts, n_steps) = if long() { (5, 64) } else { (2, 8) };
+    for prompt in &texts[..n_prompts] {
+        let (mut ours, mut theirs) = (device.sequence(N_CTX).unwrap(), reference().sequence(N_CTX).unwrap());
+        let mut next = prompt.to_vec();
+        let mut parted = 0;
+        for step in 0..n_steps {
+            let expected = theirs.feed(&next, next.len() - 1..next.len()).unwrap();
+            let (id, lead) = best(&expected);
+            let Choice::Token(found) = ours.feed_greedy(&next).unwrap() else { panic!("no choice") };
+            if found as usize != id {
+                assert!(lead <= DECIDED, "step {step}: {found} for {id}, which leads by {lead}");
+                parted += 1;
+            }
+            next = vec![u32::try_from(id).unwrap()];
+        }
+        println!("{}: {prompt:?} continued for {n_steps} ids, parted {parted} times", gpu.caps().name);
+    }
+    clean(&gpu);
+}
+
+#[test]
+fn a_rewound_sequence_continues_as_a_fresh_one() {
+    if no_vulkan() {
+        return;
+    }
+    let gpu = open(Faults::default(), false);
+    let device = on(&gpu).unwrap();
+    let mut sequence = device.sequence(N_CTX).unwrap();
+    let mut other = device.sequence(N_CTX).unwrap();
+    sequence.feed_greedy(&[504, 3575, 282, 4649]).unwrap();
+    other.feed_greedy(&[9, 8, 7]).unwrap();
+    sequence.rewind(2);
+    let again = sequence.feed(&[77, 78], 1..2).unwrap();
+    let mut fresh = device.sequence(N_CTX).unwrap();
+    assert_eq!(fresh.feed(&[504, 3575, 77, 78], 3..4).unwrap(), again);
+    clean(&gpu);
+}
+
+#[test]
+fn the_recording_is_the_plans_list_of_launches() {
+    if no_vulkan() {
+        return;
+    }
+    let gpu = open(Faults::default(), false);
+    let graph = &file().model.graph;
+    let type_id =
+        |t: kiln_engine::graph::TensorId| file().gguf.tensor(&graph.tensors[t.0].name).map(|t| t.type_id);
+    let plan = Plan::new(graph, &type_id, &Registry::builtin(), &gpu.caps().limits, N_CTX).unwrap();
+    let buffers: Vec<_> = plan.buffers.iter().map(|b| gpu.allocate(b.bytes, &b.name).unwrap()).collect();
+    let commands = |step: &PlannedStep| {
+        let pipelines = &mut Pipelines::default();
+        record(&gpu, step, &buffers, pipelines, RecordOptions::default()).unwrap().commands()
+    };
+    let mut step = plan.steps[0].clone();
+    let whole = commands(&step);
+    assert_eq!(whole, step.launches.len());
+    step.launches.remove(whole / 2);
+    assert_eq!(commands(&step), whole - 1);
+}
+
+#[test]
+fn failures_carry_names_and_the_process_lives() {
+    if no_vulkan() {
+        return;
+    }
+    let first_step = |faults: Faults| {
+        let gpu = open(faults, false);
+        let device = on(&gpu).map_err(|e| e.to_string())?;
+        let mut sequence = device.sequence(N_CTX).map_err(|e| e.to_string())?;
+        sequence.feed_greedy(&[1]).map(|_| ()).map_err(|e| e.to_string())
+    };
+    let check = |faults: Faults, expected: &str| {
+        let error = first_step(faults).unwrap_err();
+        assert!(error.contains(expected), "{error:?} does not name {expected:?}");
+    };
+    check(Faults { fail_pipeline: Some("argmax".into()), ..Faults::default() }, "argmax");
+    check(Faults { fail_allocation: Some(3), ..Faults::default() }, ".weight");
+    first_step(Faults::default()).unwrap();
+}
+
+#[test]
+fn a_lost_device_stays_an_error() {
+    if no_vulkan() {
+        return;
+    }
+    // Where device memory is mapped the first submit is a step's; elsewhere the weights go up in some hundred.
+    let found = [1, 500].into_iter().find_map(|n| {
+        let gpu = open(Faults { lose_at_submit: Some(n), ..Faults::default() }, false);
+        let device = on(&gpu).ok()?;
+        let mut sequence = device.sequence(N_CTX).ok()?;
+        let error = (1..N_CTX).find_map(|_| sequence.feed(&[1], 0..1).err());
+        let again = sequence.feed(&[1], 0..1).err();
+        Some((error, again))
+    });
+    let Some((Some(ForwardError::Device(LaunchError::Device(DeviceError::Lost { kernel }))), again)) = found
+    else {
+        panic!("expected a lost device, found {found:?}");
+    };
+    assert!(!kernel.is_empty());
+    assert!(
+        matches!(again, Some(ForwardError::Device(LaunchError::Device(DeviceError::Lost { .. })))),
+        "{again:?}"
+    );
+}
