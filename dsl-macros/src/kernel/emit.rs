@@ -189,9 +189,17 @@ fn stage(f: &ItemFn, options: &Options, params: &[Param], errors: &mut Vec<syn::
     let name = quote!(&::kiln_dsl::private::abi::Kernel::name(self), local_size, subgroup);
     let mut arguments = proc_macro2::Group::new(proc_macro2::Delimiter::Parenthesis, name);
     arguments.set_span(ident.span());
+    // What the attribute alone uses is used.
+    let host_only = params.iter().filter_map(|p| match p {
+        Param::Push { name, .. } | Param::Comptime { name, .. } => Some(name),
+        Param::Buffer { .. } => None,
+    });
     quote! {
         #allow
-        fn #ident #impls (#(#inputs),*) #wheres #body
+        fn #ident #impls (#(#inputs),*) #wheres {
+            #(let _ = &#host_only;)*
+            #body
+        }
         #[allow(unused_variables, clippy::all)]
         let (local_size, subgroup) = {
             #host
