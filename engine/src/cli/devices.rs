@@ -132,7 +132,6 @@ fn as_json(info: &DeviceInfo, fitness: &Fitness) -> Value {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 mod tests {
     use kiln_abi::{Device as _, spirv::Capability};
     use kiln_spirv_interp::{InterpOptions, Interpreter};
