@@ -1,8 +1,11 @@
 //! The writer: its files are those of the tests' own builder byte for byte, and the reader gives back what went in.
 
-use kiln_engine::gguf::{Gguf, GgufError, GgufWriter, Scalar, WriteError};
+use std::path::Path;
+
+use kiln_engine::gguf::{Gguf, GgufError, GgufWriter, Scalar, Tensor, WriteError};
 use kiln_kernels::{FormatRow, Registry};
 use proptest::prelude::*;
+use serde::Deserialize;
 
 use crate::file::{Spec, Ten, Val, specimen};
 use crate::read;
@@ -100,6 +103,54 @@ fn a_copy_has_the_chosen_keys_as_they_are() {
     let keys: Vec<&str> = some.metadata().iter().map(|(key, _)| key).collect();
     assert_eq!(keys, ["b.texts", "b.flags", "b.i32s", "b.f32s", "b.none", "b.more"]);
     assert_eq!(some.metadata().i32("b.more").unwrap(), -5);
+}
+
+/// What `tests/vectors/gguf/make_file.py` wrote.
+#[derive(Deserialize)]
+struct Outside {
+    /// In hex, cut into lines.
+    file: Vec<String>,
+    tensors: Vec<OutsideTensor>,
+}
+
+#[derive(Deserialize)]
+struct OutsideTensor {
+    name: String,
+    shape: Vec<u64>,
+    type_id: u32,
+    data: String,
+}
+
+fn from_hex(hex: &str) -> Vec<u8> {
+    let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
+
+/// Another implementation's file: its tensors are what that implementation says, and our copy of it is the same file.
+#[test]
+fn a_file_of_gguf_py_is_read_and_written_alike() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/gguf/gguf_py.json");
+    let outside: Outside = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let bytes = from_hex(&outside.file.concat());
+    let file = read(bytes.clone()).unwrap();
+    assert_eq!(file.metadata().len(), 18);
+    assert_eq!(file.metadata().str("a.text").unwrap(), "naïve 火");
+    assert_eq!(file.tensors().count(), outside.tensors.len());
+    for t in &outside.tensors {
+        let found = file.tensor(&t.name).unwrap();
+        assert_eq!((found.shape, found.type_id), (&t.shape[..], t.type_id), "{}", t.name);
+        assert_eq!(found.data, from_hex(&t.data), "{}", t.name);
+    }
+
+    let registry = Registry::builtin();
+    let mut w = GgufWriter::new();
+    w.copy(file.metadata(), |_| true).unwrap();
+    let owned = |t: Tensor<'_>| {
+        let (name, shape) = (t.name.to_owned(), t.shape.to_vec());
+        Ten { name, shape, type_id: t.type_id, data: t.data.to_vec() }
+    };
+    let tensors: Vec<Ten> = file.tensors().map(owned).collect();
+    assert_eq!(finish(w, &tensors, &registry), bytes);
 }
 
 #[test]
