@@ -326,6 +326,25 @@ fn errors_stand_at_the_users_token_all_at_once() {
 }
 
 #[test]
+fn every_code_of_the_language_has_a_fixture() {
+    let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dsl/src");
+    let texts =
+        std::fs::read_dir(sources).unwrap().map(|f| std::fs::read_to_string(f.unwrap().path()).unwrap());
+    let codes: BTreeSet<String> = texts
+        .flat_map(|text| text.split('"').map(str::to_owned).collect::<Vec<_>>())
+        .filter(|s| s.len() == 4 && s.starts_with('E') && s[1..].chars().all(|c| c.is_ascii_digit()))
+        .collect();
+    let shown: BTreeSet<String> = staged()
+        .into_iter()
+        .filter_map(|(_, bad, _)| bad.err())
+        .flat_map(|e| e.errors)
+        .map(|e| e.code.to_owned())
+        .collect();
+    assert!(codes.len() > 8, "{codes:?}");
+    assert!(codes.is_subset(&shown), "without a fixture: {:?}", codes.difference(&shown));
+}
+
+#[test]
 fn the_twins_stage() {
     for (name, _, good) in staged() {
         if let Err(errors) = good {
