@@ -61,6 +61,11 @@ pub(crate) fn run(args: &[&str], env: &[(&str, &str)]) -> Result<()> {
     process::run(command(args).envs(env.iter().copied()))
 }
 
+/// Runs cargo and returns what it prints.
+pub(crate) fn capture(args: &[&str]) -> Result<String> {
+    process::capture(&mut command(args))
+}
+
 /// Builds the workspace; returns the seconds that compiling the library of `package` took, if it was not built before.
 pub(crate) fn build_timed(package: &str) -> Result<Option<f64>> {
     run(&["build", "--workspace", "--all-targets", "--timings"], &[])?;

@@ -170,6 +170,7 @@ const FAIL_CLOSED: &[Pick] = &[Pick::Package("kiln-fail-closed")];
 const INTERPRETER: &[Pick] = &[Pick::Package("kiln-spirv-interp"), Pick::Package("kiln-conformance")];
 const RUNTIME: &[Pick] = &[Pick::Target("kiln-runtime", "vulkan")];
 const MODELS: &[Pick] = &[Pick::Target("kiln-engine", "smollm2")];
+const DEVICE_MODELS: &[Pick] = &[Pick::Target("kiln-engine", "device")];
 const CONFORMANCE: &[Pick] = &[Pick::Target("kiln-conformance", "vulkan")];
 
 /// Subgroups of 8, 4 and 16.
@@ -194,6 +195,7 @@ pub(crate) const STAGES: &[Stage] = &[
     stage("conformance-4", Group::Lavapipe, Action::Test(CONFORMANCE, LAVAPIPE_4)),
     stage("conformance-16", Group::Lavapipe, Action::Test(CONFORMANCE, LAVAPIPE_16)),
     stage("models", Group::Models, Action::Test(MODELS, Where::Host)),
+    stage("device-models", Group::Models, Action::Test(DEVICE_MODELS, LAVAPIPE_8)),
 ];
 
 #[cfg(test)]
