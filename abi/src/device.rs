@@ -19,7 +19,7 @@ pub struct BufferRange {
     pub bytes: u64,
 }
 
-/// One dispatch, after [`crate::launch`] has checked it.
+/// One dispatch, after [`crate::launch()`] has checked it.
 #[derive(Clone, Copy, Debug)]
 pub struct Dispatch<'a> {
     /// The kernel.
@@ -118,7 +118,7 @@ pub trait Device {
     /// [`DeviceError::OutOfRange`], or the device's own failure.
     fn read(&self, buffer: BufferId, offset_bytes: u64, out: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Runs one dispatch to its end. Callers use [`crate::launch`], which checks the arguments first.
+    /// Runs one dispatch to its end. Callers use [`crate::launch()`], which checks the arguments first.
     ///
     /// # Errors
     /// The device's own failure, with the kernel's name.

@@ -6,7 +6,7 @@
 //! launch passes before a device sees it.
 //! Never: does IO, holds a Vulkan handle, knows a format, a kernel or a model.
 //!
-//! Reading order: [`dtype`], [`layout`], [`caps`], [`kernel`], [`device`], [`launch`], [`spirv`].
+//! Reading order: [`dtype`], [`layout`], [`caps`], [`kernel`], [`device`], [`mod@launch`], [`spirv`].
 #![forbid(unsafe_code)]
 
 pub mod caps;

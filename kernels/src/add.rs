@@ -13,7 +13,7 @@ use crate::{
     step::n_rows,
 };
 
-/// Push constants of [`add`].
+/// Push constants of `add`.
 #[derive(Clone, Copy, Debug, Push)]
 pub struct AddPush {
     /// Rows that the command has room for.

@@ -11,7 +11,7 @@ use crate::{
     conformance::{Buffer, Case, Content, Expected, u32_bytes},
 };
 
-/// Push constants of [`advance`].
+/// Push constants of `advance`.
 #[derive(Clone, Copy, Debug, Push)]
 pub struct AdvancePush {
     /// Rows that the command has room for.

@@ -16,7 +16,7 @@ use crate::{
 /// What stands for a choice where there is none.
 pub const NO_CHOICE: u32 = u32::MAX;
 
-/// Push constants of [`argmax`].
+/// Push constants of `argmax`.
 #[derive(Clone, Copy, Debug, Push)]
 pub struct ArgmaxPush {
     /// Outputs that the command has room for.

@@ -22,7 +22,7 @@ use crate::{
     step::{StepRow, n_rows, row_position, row_slot, step_block},
 };
 
-/// Push constants of [`attention`].
+/// Push constants of `attention`.
 #[derive(Clone, Copy, Debug, Push)]
 pub struct AttentionPush {
     /// Rows that the command has room for.

@@ -12,7 +12,7 @@ use crate::{
     step::{StepRow, n_outputs, output_row, step_block},
 };
 
-/// Push constants of [`gather_rows`].
+/// Push constants of `gather_rows`.
 #[derive(Clone, Copy, Debug, Push)]
 pub struct GatherRowsPush {
     /// Rows that the command has room for.

@@ -19,7 +19,7 @@ use crate::{
     step::{StepRow, n_rows, step_block},
 };
 
-/// Push constants of [`gemv`].
+/// Push constants of `gemv`.
 #[derive(Clone, Copy, Debug, Push)]
 pub struct GemvPush {
     /// Rows of x that the command has room for.

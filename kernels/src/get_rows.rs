@@ -14,7 +14,7 @@ use crate::{
     step::{StepRow, n_rows, row_token, step_block},
 };
 
-/// Push constants of [`get_rows`].
+/// Push constants of `get_rows`.
 #[derive(Clone, Copy, Debug, Push)]
 pub struct GetRowsPush {
     /// Rows the command has room for.

@@ -14,7 +14,7 @@ use crate::{
     step::n_rows,
 };
 
-/// Push constants of [`glu`].
+/// Push constants of `glu`.
 #[derive(Clone, Copy, Debug, Push)]
 pub struct GluPush {
     /// Rows that the command has room for.

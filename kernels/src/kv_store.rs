@@ -18,7 +18,7 @@ use crate::{
 /// Positions of a page.
 pub const PAGE: u32 = 256;
 
-/// Push constants of [`kv_store`].
+/// Push constants of `kv_store`.
 #[derive(Clone, Copy, Debug, Push)]
 pub struct KvStorePush {
     /// Rows that the command has room for.

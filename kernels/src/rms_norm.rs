@@ -17,7 +17,7 @@ use crate::{
     step::n_rows,
 };
 
-/// Push constants of [`rms_norm`].
+/// Push constants of `rms_norm`.
 #[derive(Clone, Copy, Debug, Push)]
 pub struct RmsNormPush {
     /// Rows that the command has room for.

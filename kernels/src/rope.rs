@@ -15,7 +15,7 @@ use crate::{
     step::{StepRow, n_rows, row_position, step_block},
 };
 
-/// Push constants of [`rope`].
+/// Push constants of `rope`.
 #[derive(Clone, Copy, Debug, Push)]
 pub struct RopePush {
     /// Rows that the command has room for.
