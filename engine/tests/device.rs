@@ -151,7 +151,7 @@ fn one_window_equals_token_by_token_and_barriers_change_no_bit() {
         return;
     }
     let prompts = prompts();
-    let ids = &prompts[if long() { 5 } else { 2 }];
+    let ids = prompts.last().unwrap();
     let gpu = open(Faults::default(), false);
     let device = on(&gpu).unwrap();
     let window = logits(device.as_ref(), ids, false);
@@ -230,6 +230,27 @@ fn the_recording_is_the_plans_list_of_launches() {
     assert_eq!(whole, step.launches.len());
     step.launches.remove(whole / 2);
     assert_eq!(commands(&step), whole - 1);
+}
+
+#[test]
+fn weights_are_on_the_device_once_for_all_sequences() {
+    if no_vulkan() {
+        return;
+    }
+    let gpu = open(Faults::default(), false);
+    let used = || gpu.memory_use().buffer_bytes;
+    let device = on(&gpu).unwrap();
+    let weights = used();
+    let file_bytes = file().gguf.file_bytes();
+    assert!(weights < file_bytes + (4 << 20), "{weights} bytes for a file of {file_bytes}");
+    let first = device.sequence(N_CTX).unwrap();
+    let one = used() - weights;
+    let second = device.sequence(N_CTX).unwrap();
+    assert_eq!(used() - weights, 2 * one, "a sequence brings its own state and nothing else");
+    drop((first, second));
+    assert_eq!(used(), weights);
+    drop(device);
+    assert_eq!(used(), 0, "nothing stays");
 }
 
 #[test]

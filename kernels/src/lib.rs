@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod add;
+pub mod add_rms_norm;
 pub mod advance;
 pub mod argmax;
 pub mod attention;

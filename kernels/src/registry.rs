@@ -6,7 +6,7 @@ use kiln_abi::BlockGeometry;
 use thiserror::Error;
 
 use crate::{
-    Call, Variant, add, advance, argmax, attention,
+    Call, Variant, add, add_rms_norm, advance, argmax, attention,
     formats::{Bf16, F16, F32, Format, Q4_0, Q4_1, Q6K, Q8_0},
     gather_rows,
     gemv::{self, GemvOperands, GemvPush},
@@ -118,6 +118,7 @@ impl Registry {
         let plain = [
             add::variants(),
             rms_norm::variants(),
+            add_rms_norm::variants(),
             rope::variants(),
             glu::variants(),
             kv_store::variants(),

@@ -6,6 +6,7 @@ use kiln_abi::{BufferId, BufferRange, Limits};
 use kiln_kernels::{
     Call, FormatRow, Registry,
     add::{Add, AddArgs, AddPush},
+    add_rms_norm::{AddRmsNorm, AddRmsNormArgs, AddRmsNormPush},
     advance::{Advance, AdvanceArgs, AdvancePush},
     argmax::{Argmax, ArgmaxArgs, ArgmaxPush},
     attention::{self, AttentionArgs, AttentionPush},
@@ -24,7 +25,7 @@ use super::{
     scratch::Scratch,
 };
 use crate::graph::{
-    Activation, Attention, Graph, LayerState, Op, Rope, RopePairs, TensorId, TensorRole, ValueId,
+    Activation, Attention, Graph, LayerState, Node, Op, Rope, RopePairs, TensorId, TensorRole, ValueId,
 };
 
 /// Rows of a prefill step, at most.
@@ -167,8 +168,16 @@ impl<'a> Planner<'a> {
     fn step(&mut self, class: StepClass, scratch: &mut Scratch) -> Result<Vec<PlannedLaunch>, PlanError> {
         let graph = self.graph;
         let mut step = Step { class, values: BTreeMap::new(), launches: Vec::new() };
-        for (node, done) in graph.nodes.iter().zip(graph.last_uses()) {
-            self.node(&mut step, node.op, node.output, scratch)?;
+        let mut nodes = graph.nodes.iter().zip(graph.last_uses()).peekable();
+        while let Some((node, mut done)) = nodes.next() {
+            // A sum and the norm of it over whole rows are one launch.
+            let norm = nodes.next_if(|(next, _)| self.fuses(node, next));
+            if let (Op::Add { a, b }, Some((next, done_next))) = (node.op, norm) {
+                self.add_rms_norm(&mut step, (a, b), (node.output, next), scratch)?;
+                done.extend(done_next);
+            } else {
+                self.node(&mut step, node.op, node.output, scratch)?;
+            }
             for value in done {
                 if let Some(buffer) = step.values.remove(&value) {
                     scratch.give(buffer, graph.widths[value.0]);
@@ -177,6 +186,38 @@ impl<'a> Planner<'a> {
         }
         self.choose(&mut step);
         Ok(step.launches)
+    }
+
+    /// Whether `next` is the norm of `sum`'s whole rows.
+    fn fuses(&self, sum: &Node, next: &Node) -> bool {
+        let Op::RmsNorm { x, gain, .. } = next.op else { return false };
+        let whole = self.graph.tensors[gain.0].n_elems() == self.graph.widths[x.0];
+        matches!(sum.op, Op::Add { .. }) && x == sum.output && whole
+    }
+
+    fn add_rms_norm(
+        &mut self,
+        step: &mut Step,
+        (a, b): (ValueId, ValueId),
+        (sum, norm): (ValueId, &Node),
+        scratch: &mut Scratch,
+    ) -> Result<(), PlanError> {
+        let Op::RmsNorm { gain, eps, .. } = norm.op else { return Ok(()) };
+        let width = self.graph.widths[sum.0];
+        let (s, y) = (scratch.take(width, &mut self.buffers), scratch.take(width, &mut self.buffers));
+        step.values.extend([(sum, s), (norm.output, y)]);
+        let w = self.floats(gain);
+        let args = AddRmsNormArgs {
+            a: self.range(step.values[&a]).into(),
+            b: self.range(step.values[&b]).into(),
+            w: self.range(w).into(),
+            step: self.range(self.fixed.step).into(),
+            s: self.range(s).into(),
+            y: self.range(y).into(),
+            p: AddRmsNormPush { rows: step.class.rows, n: index("a row", width)?, eps },
+        };
+        step.launch(&self.graph.tensors[gain.0].name, Call::new(AddRmsNorm::new(), &args));
+        Ok(())
     }
 
     fn node(
