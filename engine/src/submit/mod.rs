@@ -1,20 +1,17 @@
 //! Runs planned steps on a device: one submit per step, only what is asked for comes back.
 
 mod pages;
+mod step;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_abi::{BufferId, Device, DeviceError, LaunchError};
-use kiln_kernels::{
-    Registry,
-    argmax::NO_CHOICE,
-    kv_store::PAGE,
-    step::{StepRow, step_block},
-};
+use kiln_kernels::{Registry, argmax::NO_CHOICE, kv_store::PAGE, step::StepRow};
 use kiln_runtime::{Gpu, Placement, RecordOptions, Recorded};
 
 use self::pages::Pages;
+use self::step::{Span, Step};
 use crate::forward::{Backend, Choice, Forward, ForwardError};
 use crate::gguf::Gguf;
 use crate::graph::{Graph, TensorId};
@@ -168,12 +165,20 @@ impl DeviceSequence {
         Ok(sequence)
     }
 
-    /// Runs one step of at most a window's rows.
-    fn step(&mut self, ids: &[u32], outputs: Range<usize>) -> Result<(), LaunchError> {
-        let n_outputs = outputs.len().max(1);
-        let class = self.plan.step_for(ids.len(), n_outputs).unwrap_or(self.plan.steps.len() - 1);
-        self.reserve(ids.len())?;
-        self.seed(ids, outputs, class)?;
+    /// Feeds at most a window's rows; without outputs, the last row's choice is wanted.
+    fn window<'a>(&self, ids: &'a [u32], outputs: Range<usize>) -> Step<'a> {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let outputs = if outputs.is_empty() { ids.len().saturating_sub(1)..ids.len() } else { outputs };
+        let span = Span { slot: SLOT, pos0: count(self.n_past), n_rows: count(ids.len()) };
+        Step { spans: vec![span], ids, outputs: outputs.map(count).collect() }
+    }
+
+    /// Runs one step.
+    fn step(&mut self, step: &Step<'_>) -> Result<(), LaunchError> {
+        let (n_rows, n_outputs) = (step.ids.len(), step.outputs.len());
+        let class = self.plan.step_for(n_rows, n_outputs).unwrap_or(self.plan.steps.len() - 1);
+        self.reserve(n_rows)?;
+        self.seed(step, class)?;
         if self.recorded[class].is_none() {
             let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
             let planned = &self.plan.steps[class];
@@ -205,19 +210,12 @@ impl DeviceSequence {
     }
 
     /// Writes the step block, unless the last step left it as it has to be.
-    fn seed(&mut self, ids: &[u32], outputs: Range<usize>, class: usize) -> Result<(), DeviceError> {
-        let row =
-            |(i, &token): (usize, &u32)| StepRow { token, position: (self.n_past + i) as u32, slot: SLOT };
-        let rows: Vec<StepRow> = ids.iter().enumerate().map(row).collect();
-        if self.ahead == rows.first().copied() && rows.len() == 1 {
+    fn seed(&mut self, step: &Step<'_>, class: usize) -> Result<(), DeviceError> {
+        if self.ahead.is_some_and(|row| step.rows() == [row]) {
             return Ok(());
         }
-        let last = ids.len() - 1;
-        let outputs: Vec<u32> =
-            if outputs.is_empty() { vec![last as u32] } else { outputs.map(|o| o as u32).collect() };
         self.steps_done = 0;
-        let capacity = self.plan.steps[class].class.rows;
-        self.gpu.write(self.ports.step, 0, &bytes(&step_block(&rows, &outputs, capacity)))
+        self.gpu.write(self.ports.step, 0, &bytes(&step.block(self.plan.steps[class].class.rows)))
     }
 
     /// Bookkeeping after a step; a step of one row has moved its block on by its own choice.
@@ -241,7 +239,8 @@ impl DeviceSequence {
     }
 
     fn run(&mut self, ids: &[u32], outputs: Range<usize>) -> Result<(), ForwardError> {
-        self.step(ids, outputs)?;
+        let step = self.window(ids, outputs);
+        self.step(&step)?;
         Ok(self.fed(ids.len())?)
     }
 }

@@ -1,0 +1,59 @@
+//! One step: what is fed, of which sequences, and whose logits are asked for.
+
+use kiln_kernels::step::{StepRow, step_block};
+
+/// Rows of one sequence that follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    /// The sequence's line of the page table.
+    pub(super) slot: u32,
+    /// Position of the first row.
+    pub(super) pos0: u32,
+    /// Rows.
+    pub(super) n_rows: u32,
+}
+
+/// Decode of n sequences is n spans of one row, a prefill window one span of many, both together a step like any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Step<'a> {
+    /// In the order of their rows.
+    pub(super) spans: Vec<Span>,
+    /// A token id for each row.
+    pub(super) ids: &'a [u32],
+    /// Rows whose logits are computed, at least one.
+    pub(super) outputs: Vec<u32>,
+}
+
+impl Step<'_> {
+    /// The rows of all spans.
+    pub(super) fn rows(&self) -> Vec<StepRow> {
+        let places = self.spans.iter().flat_map(|s| (0..s.n_rows).map(|i| (s.slot, s.pos0 + i)));
+        places.zip(self.ids).map(|((slot, position), &token)| StepRow { token, position, slot }).collect()
+    }
+
+    /// The step block for a command with room for `capacity` rows.
+    pub(super) fn block(&self, capacity: u32) -> Vec<u32> {
+        step_block(&self.rows(), &self.outputs, capacity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Span, Step};
+
+    #[test]
+    fn a_prefill_chunk_beside_decode_rows_is_one_step() {
+        let spans = vec![
+            Span { slot: 2, pos0: 9, n_rows: 1 },
+            Span { slot: 0, pos0: 255, n_rows: 2 },
+            Span { slot: 1, pos0: 0, n_rows: 1 },
+        ];
+        let step = Step { spans, ids: &[50, 60, 61, 70], outputs: vec![0, 2, 3] };
+        let places: Vec<_> = step.rows().iter().map(|r| (r.token, r.position, r.slot)).collect();
+        assert_eq!(places, [(50, 9, 2), (60, 255, 0), (61, 256, 0), (70, 0, 1)]);
+        let block = step.block(5);
+        assert_eq!(block.len(), 4 + 4 * 5);
+        assert_eq!(block[..8], [4, 3, 0, 0, 50, 9, 2, 0]);
+        assert_eq!(block[8..12], [60, 255, 0, 2], "the second output takes row 2");
+    }
+}
