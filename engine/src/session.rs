@@ -161,6 +161,8 @@ pub struct Generated {
     pub stop: Stop,
     /// Ids of the prompt that had to be fed; the rest were known from before.
     pub n_fed: usize,
+    /// Ids of the answer that had to be fed to get the next.
+    pub n_decoded: usize,
     /// From the first id fed to the prompt's last logits.
     pub prefill: Duration,
     /// From there to the last id.
@@ -207,7 +209,7 @@ impl Session {
         let mut sampler = Sampler::new(options, 0);
         prompt.iter().for_each(|&id| sampler.accept(id));
         let mut detokenizer = Detokenizer::new(ControlText::Hidden);
-        let (mut ids, mut answer) = (Vec::new(), String::new());
+        let (mut ids, mut answer, mut n_decoded) = (Vec::new(), String::new(), 0);
         let stop = loop {
             if ids.len() == limit {
                 break Stop::Length;
@@ -229,13 +231,14 @@ impl Session {
             }
             if ids.len() < limit {
                 choice = self.feed(&[id], options.is_greedy(), &|_, _| ())?;
+                n_decoded += 1;
             }
         };
         let rest = detokenizer.finish();
         piece(&rest)?;
         answer += &rest;
         let (prefill, decode) = (prefilled - started, prefilled.elapsed());
-        Ok(Generated { ids, text: answer, stop, n_fed: prompt.len() - known, prefill, decode })
+        Ok(Generated { ids, text: answer, stop, n_fed: prompt.len() - known, n_decoded, prefill, decode })
     }
 
     /// Appends ids, window by window, and returns what may follow the last.

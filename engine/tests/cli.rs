@@ -151,6 +151,20 @@ fn a_reader_that_leaves_is_no_failure() {
 }
 
 #[test]
+fn a_full_standard_error_changes_no_exit_code() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let code = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(full()).status().unwrap().code()
+    };
+    assert_eq!(code(&["inspect", "/there/is/no/such.gguf"]), Some(1));
+    let strange = TempFile::new("escape", &gguf(&[("general.architecture", "ll\x1b[m")], &[]));
+    assert_eq!(code(&["logits", strange.path(), "--ids", "1", "--out", "x"]), Some(1));
+    let (_, _, complaint) = outcome(&["logits", strange.path(), "--ids", "1", "--out", "x"]);
+    assert!(!complaint.contains('\x1b'), "no terminal acts on a file's names: {complaint:?}");
+}
+
+#[test]
 fn a_prompt_on_standard_input_is_read() {
     let file = TempFile::new("parrot2", &gguf(&[("general.architecture", "parrot")], &[("x.weight", 8)]));
     let mut child = Command::new(env!("CARGO_BIN_EXE_kiln"))

@@ -8,6 +8,7 @@ use super::progress::Bar;
 use super::run::speeds;
 use super::{Context, Failure, output};
 use crate::chat::Message;
+use crate::forward::ForwardError;
 use crate::session::{self, Error, ModelFile, Session, Stop, chat_prompt};
 use crate::tokenizer::Tokenizer;
 
@@ -44,7 +45,7 @@ pub(super) fn chat(context: &Context, args: &Args) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     loop {
         if std::io::stdin().is_terminal() {
-            eprint!("> ");
+            let _ = std::io::stderr().write_all(b"> ");
         }
         let Some(line) = lines.next() else { return Ok(()) };
         let line = line.map_err(|source| Failure::Stream { stream: "input", source })?;
@@ -59,7 +60,7 @@ pub(super) fn chat(context: &Context, args: &Args) -> Result<(), Failure> {
         }
         let prompt = chat_prompt(&tokenizer, &template, &messages)?;
         let bar = Bar::new("prefill");
-        let generated = session.generate(
+        let answer = session.generate(
             &prompt,
             &tokenizer,
             options,
@@ -69,11 +70,20 @@ pub(super) fn chat(context: &Context, args: &Args) -> Result<(), Failure> {
                 out.write_all(piece.as_bytes())?;
                 out.flush()
             },
-        )?;
+        );
         drop(bar);
+        let generated = match answer {
+            // This turn is too long, the conversation goes on without it.
+            Err(Error::Forward(full @ ForwardError::ContextFull { .. })) => {
+                super::log::say(format_args!("error: {full}; /clear starts over"));
+                messages.pop();
+                continue;
+            }
+            other => other?,
+        };
         writeln!(out).map_err(output)?;
         match generated.stop {
-            Stop::Context => eprintln!("kiln: {}; /clear starts over", speeds(&generated)),
+            Stop::Context => super::log::say(format_args!("{}; /clear starts over", speeds(&generated))),
             Stop::End | Stop::Length => tracing::info!("{}", speeds(&generated)),
         }
         messages.push(Message::text("assistant", &generated.text));

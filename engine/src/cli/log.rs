@@ -1,6 +1,7 @@
 //! Events as single lines on standard error.
 
-use std::fmt::{Debug, Write};
+use std::fmt::{Arguments, Debug, Write};
+use std::io::Write as _;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -10,6 +11,22 @@ use tracing::{Event, Level, Metadata, Subscriber};
 pub(super) fn start(level: Level) {
     // Fails only where an embedding program has set its own, which then reports.
     let _ = tracing::subscriber::set_global_default(Lines { level });
+}
+
+/// One line on standard error. Where nobody can read it any more, the command goes on without.
+///
+/// Control characters, which a file's names may hold, are escaped so that no terminal acts on them.
+pub(super) fn say(line: Arguments<'_>) {
+    let mut text = String::from("kiln: ");
+    for c in line.to_string().chars() {
+        if c.is_control() && c != '\n' {
+            text.extend(c.escape_default());
+        } else {
+            text.push(c);
+        }
+    }
+    text.push('\n');
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 struct Lines {
@@ -31,7 +48,7 @@ impl Subscriber for Lines {
             Level::INFO => "note",
             _ => "debug",
         };
-        eprintln!("kiln: {level}: {}{}", line.message, line.fields);
+        say(format_args!("{level}: {}{}", line.message, line.fields));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

@@ -67,7 +67,12 @@ pub(super) fn logits(context: &Context, args: &Args) -> Result<(), Failure> {
     })?;
     drop(bar);
     out.flush().map_err(failed)?;
-    eprintln!("kiln: {} rows of {} logits in {}", ids.len() - first_row, sequence.n_vocab(), what());
+    super::log::say(format_args!(
+        "{} rows of {} logits in {}",
+        ids.len() - first_row,
+        sequence.n_vocab(),
+        what()
+    ));
     Ok(())
 }
 

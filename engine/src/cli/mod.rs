@@ -55,7 +55,7 @@ enum Failure {
     #[error("{0}")]
     Engine(#[from] Error),
     /// The Vulkan loader, a driver, or the device that was asked for.
-    #[error("{0}")]
+    #[error("{0}; `--device reference` runs on the CPU without Vulkan")]
     Runtime(#[from] RuntimeError),
     /// A kernel that cannot be listed, printed or checked.
     #[error("{0}")]
@@ -112,7 +112,7 @@ pub fn cli(registry: Registry) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("kiln: error: {failure}");
+            log::say(format_args!("error: {failure}"));
             ExitCode::from(if matches!(failure, Failure::Usage(_)) { 2 } else { 1 })
         }
     }

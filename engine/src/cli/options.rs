@@ -29,13 +29,13 @@ pub(super) struct Sampling {
     #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = share)]
     min_p: f32,
     /// Make tokens of the last 64 less likely by this factor; 1 for none
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = above_zero)]
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = factor)]
     repeat_penalty: f32,
     /// Lower the logit of tokens among the last 64
-    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = finite, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = moderate, allow_negative_numbers = true)]
     presence_penalty: f32,
     /// Lower it once for each time that they occur
-    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = finite, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = moderate, allow_negative_numbers = true)]
     frequency_penalty: f32,
     /// Seed of the random draws; equal seeds give equal answers [default: a new one each time]
     #[arg(long, value_name = "S")]
@@ -66,16 +66,16 @@ fn number(text: &str, expected: &str, good: impl Fn(f32) -> bool) -> Result<f32,
     parsed.ok_or_else(|| format!("expected {expected}"))
 }
 
-fn finite(text: &str) -> Result<f32, String> {
-    number(text, "a number", |_| true)
+fn moderate(text: &str) -> Result<f32, String> {
+    number(text, "a number of -1000 to 1000", |x| x.abs() <= 1000.0)
 }
 
 fn at_least_zero(text: &str) -> Result<f32, String> {
     number(text, "a number of 0 or more", |x| x >= 0.0)
 }
 
-fn above_zero(text: &str) -> Result<f32, String> {
-    number(text, "a number above 0", |x| x > 0.0)
+fn factor(text: &str) -> Result<f32, String> {
+    number(text, "a number of 0.001 to 1000", |x| (0.001..=1000.0).contains(&x))
 }
 
 fn share(text: &str) -> Result<f32, String> {
@@ -112,7 +112,7 @@ impl Placement {
         }
         match self.load_vulkan(context, file) {
             Err(why) if self.device.is_none() => {
-                eprintln!("kiln: note: running on the CPU reference (plain f32): {why}");
+                super::log::say(format_args!("note: running on the CPU reference (plain f32): {why}"));
                 self.load_reference(context, file)
             }
             loaded => loaded,
@@ -134,7 +134,7 @@ impl Placement {
         };
         let gpu = Gpu::open(&options)?;
         context.validation_log.get_or_init(|| gpu.validation_log());
-        eprintln!("kiln: note: running on {}", gpu.caps().name);
+        super::log::say(format_args!("note: running on {}", gpu.caps().name));
         let bar = Bar::new("uploading");
         let device = Device::Vulkan { gpu, n_ctx: self.n_ctx(file) };
         Ok(file.load(&context.registry, device, &|done, total| bar.report(done, total))?)

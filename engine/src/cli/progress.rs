@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar that appears with its first report and goes away when dropped.
+/// A bar that appears with its first report and goes away with the last, or when dropped.
 pub(super) struct Bar {
     what: &'static str,
     bar: OnceLock<ProgressBar>,
@@ -23,6 +23,10 @@ impl Bar {
             style.map_or(bar.clone(), |style| bar.with_style(style))
         });
         bar.set_position(done as u64);
+        if done >= total {
+            // What follows is the answer, which a later clearing would take along.
+            bar.finish_and_clear();
+        }
     }
 }
 
@@ -31,5 +35,19 @@ impl Drop for Bar {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Bar;
+
+    #[test]
+    fn a_bar_goes_away_with_its_last_report() {
+        let bar = Bar::new("work");
+        bar.report(3, 5);
+        assert!(!bar.bar.get().unwrap().is_finished());
+        bar.report(5, 5);
+        assert!(bar.bar.get().unwrap().is_finished(), "what is printed next would be cleared with it");
     }
 }

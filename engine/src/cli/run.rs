@@ -78,7 +78,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<(), Failure> {
     } else {
         writeln!(out).map_err(output)?;
     }
-    eprintln!("kiln: {}", speeds(&generated));
+    super::log::say(format_args!("{}", speeds(&generated)));
     Ok(())
 }
 
@@ -106,7 +106,7 @@ pub(super) fn speeds(generated: &Generated) -> String {
         generated.n_fed,
         rate(generated.n_fed, generated.prefill),
         generated.ids.len(),
-        rate(generated.ids.len(), generated.decode),
+        rate(generated.n_decoded, generated.decode),
         match generated.stop {
             Stop::End => "the model ended its answer",
             Stop::Length => "stopped after -n tokens",
@@ -137,7 +137,7 @@ fn json(generated: &Generated, prompt: &[TokenId], seed: u64, load: Duration) ->
             "prefill_ms": ms(generated.prefill),
             "prefill_tokens_per_second": rate(generated.n_fed, generated.prefill),
             "decode_ms": ms(generated.decode),
-            "decode_tokens_per_second": rate(generated.ids.len(), generated.decode),
+            "decode_tokens_per_second": rate(generated.n_decoded, generated.decode),
         },
     })
 }

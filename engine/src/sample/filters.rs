@@ -87,10 +87,11 @@ pub fn min_p(candidates: &mut Vec<Candidate>, p: f32) {
     }
 }
 
-/// Divides the logits by a temperature above zero.
+/// Divides the logits by a temperature above zero, counted from the best, so that no quotient overflows upward.
 pub fn temperature(candidates: &mut [Candidate], t: f32) {
+    let best = candidates.iter().map(|candidate| candidate.logit).fold(f32::NEG_INFINITY, f32::max);
     for candidate in candidates {
-        candidate.logit /= t;
+        candidate.logit = (candidate.logit - best) / t;
     }
 }
 

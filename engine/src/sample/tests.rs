@@ -176,6 +176,13 @@ fn greedy_takes_the_lowest_of_equals_after_penalties() {
 }
 
 #[test]
+fn a_tiny_temperature_is_nearly_greedy() {
+    for temperature in [1e-3, 1e-30, 1e-38] {
+        assert_eq!(Sampler::new(options(temperature), 0).choose(&[1.0, 9.0, 8.5, -40.0], 3), Ok(1));
+    }
+}
+
+#[test]
 fn broken_rows_are_errors_and_masked_ids_are_not() {
     for temperature in [0.0, 1.0] {
         let sampler = Sampler::new(options(temperature), 0);
