@@ -24,12 +24,13 @@ use super::{
     Context, Holds, Plan, PlanError, PlannedBuffer, PlannedLaunch, PlannedStep, RING_WORDS, StepClass,
     scratch::Scratch,
 };
+use crate::forward::PREFILL_WINDOW;
 use crate::graph::{
     Activation, Attention, Graph, LayerState, Node, Op, Rope, RopePairs, TensorId, TensorRole, ValueId,
 };
 
 /// Rows of a prefill step, at most.
-const WINDOW: u32 = 128;
+const WINDOW: u32 = PREFILL_WINDOW as u32;
 /// A window for short prompts.
 const SHORT_WINDOW: u32 = 16;
 /// A matrix in pieces is cut at multiples of so many rows, which keeps every piece's offset aligned.
