@@ -1,7 +1,8 @@
 //! `y[r, h] = Σ_i softmax_i(scale · q[r, h] · k[i, h / g]) · v[i, h / g]` over the positions i that row r sees.
 //!
 //! Source: Vaswani et al., arXiv:1706.03762, equation 1; the running maximum and sum: Milakov and Gimelshein,
-//! arXiv:1805.02867, algorithm 3. Row r of a sequence at position p sees max(0, p + 1 − window)..=p.
+//! arXiv:1805.02867, algorithm 3; soft caps: Gemma Team, arXiv:2408.00118, section 2. Row r of a sequence at position p
+//! sees max(0, p + 1 − window)..=p.
 //! Shapes: q, y `[rows, n_head, head_dim]` f32; pages as [`crate::kv_store`] fills them; g = n_head / n_head_kv.
 //! Who owns what: a workgroup owns a (row, head) and walks the pages; in a page, an invocation scores positions t and
 //! t + 128, then owns elements t, t + 128, … of the result.
@@ -37,10 +38,12 @@ pub struct AttentionPush {
     pub n_slots: u32,
     /// Pages of the layer.
     pub n_pages: u32,
-    /// Positions that a row sees, itself included; the largest number for all.
+    /// Positions that a row sees, itself included; 0 for all.
     pub window: u32,
     /// Scores are multiplied by this.
     pub scale: f32,
+    /// Scores become soft_cap · tanh(score / soft_cap); 0 leaves them.
+    pub soft_cap: f32,
 }
 
 const LOCAL_SIZE: u32 = PAGE / 2;
@@ -66,7 +69,7 @@ pub fn attention(
     let t = local_id();
     let position = row_position(&step, r);
     let slot = row_slot(&step, r);
-    let seen = min(position + 1, p.window);
+    let seen = if p.window == 0 { position + 1 } else { min(position + 1, p.window) };
     let first = position + 1 - seen;
     let head_kv = h / (p.n_head / p.n_head_kv);
     let out = (r * p.n_head + h) * head_dim;
@@ -92,6 +95,10 @@ pub fn attention(
                 score = 0.0;
                 for d in 0..head_dim {
                     score = fma(query[d], k_pages[key + d] as f32, score);
+                }
+                if p.soft_cap > 0.0 {
+                    // tanh(x) = 1 − 2 / (1 + e^2x), whose limits at both ends are those of e^2x.
+                    score = p.soft_cap * (1.0 - 2.0 / (1.0 + exp(2.0 * score / p.soft_cap)));
                 }
             }
             weights[t + i] = score;
@@ -139,15 +146,23 @@ pub const HEAD_DIMS: &[u32] = &[64, 128, 256];
 pub fn variants() -> Vec<Variant> {
     let variant = |head_dim| {
         let cases = move || {
-            let all = u32::MAX;
-            [(1, 1, 1, all), (3, 3, 1, all), (2, 4, 2, all), (2, 2, 1, 100)].map(|s| case(head_dim, s)).into()
+            [
+                (1, 1, 1, 0, 0.0),
+                (3, 3, 1, 0, 0.0),
+                (2, 4, 2, 0, 1.5),
+                (2, 2, 1, 100, 0.0),
+                (3, 3, 1, 1, 0.0),
+                (2, 1, 1, PAGE, 0.5),
+            ]
+            .map(|s| case(head_dim, s))
+            .into()
         };
         Variant::new("attention", Attention::new(head_dim), cases)
     };
     HEAD_DIMS.iter().copied().map(variant).collect()
 }
 
-fn case(head_dim: u32, (rows, n_head, n_head_kv, window): (u32, u32, u32, u32)) -> Case {
+fn case(head_dim: u32, (rows, n_head, n_head_kv, window, soft_cap): (u32, u32, u32, u32, f32)) -> Case {
     let mut random = Random::new(u64::from(head_dim) << 32 | u64::from(n_head));
     let q: Vec<f32> = random.units((rows * n_head * head_dim) as usize).iter().map(|x| 4.0 * x).collect();
     let (table, n_slots, max_pages, n_pages) = ([2u32, 0, 3, 1], 2, 2, 4);
@@ -164,8 +179,9 @@ fn case(head_dim: u32, (rows, n_head, n_head_kv, window): (u32, u32, u32, u32)) 
         n_head: n_head as usize,
         n_head_kv: n_head_kv as usize,
         head_dim: head_dim as usize,
-        window: window as usize,
+        window: (window > 0).then_some(window as usize),
         scale,
+        soft_cap: (soft_cap > 0.0).then_some(soft_cap),
     };
     let line = |slot: u32, position: usize, head: usize| {
         let page = table[(slot * max_pages) as usize + position / PAGE as usize] as usize;
@@ -173,7 +189,9 @@ fn case(head_dim: u32, (rows, n_head, n_head_kv, window): (u32, u32, u32, u32)) 
     };
     let bytes = |x: &[f16]| x.iter().flat_map(|x| x.to_le_bytes()).collect();
     Case {
-        name: format!("rows = {rows}, n_head = {n_head}, n_head_kv = {n_head_kv}, window = {window}"),
+        name: format!(
+            "rows = {rows}, n_head = {n_head}, n_head_kv = {n_head_kv}, window = {window}, soft_cap = {soft_cap}"
+        ),
         buffers: vec![
             Buffer::Input(f32_bytes(&q)),
             Buffer::Input(bytes(&k)),
@@ -184,7 +202,17 @@ fn case(head_dim: u32, (rows, n_head, n_head_kv, window): (u32, u32, u32, u32)) 
         ],
         expected: vec![reference::attention(&q, (&k, &v), &lines, shape, line).at(5)],
         bind: Box::new(move |r| {
-            let p = AttentionPush { rows, n_head, n_head_kv, max_pages, n_slots, n_pages, window, scale };
+            let p = AttentionPush {
+                rows,
+                n_head,
+                n_head_kv,
+                max_pages,
+                n_slots,
+                n_pages,
+                window,
+                scale,
+                soft_cap,
+            };
             let (q, k_pages, v_pages) = (r[0].into(), r[1].into(), r[2].into());
             let (step, table, y) = (r[3].into(), r[4].into(), r[5].into());
             Attention::new(head_dim).bind(&AttentionArgs { q, k_pages, v_pages, step, table, y, p })

@@ -422,7 +422,7 @@ impl<'a> Planner<'a> {
             p: KvStorePush { rows, n_head_kv, head_dim, max_pages, n_slots, n_pages },
         };
         step.launch("kv_store", Call::new(KvStore::new(), &store));
-        let window = words.window.map_or(u32::MAX, |w| u32::try_from(w).unwrap_or(u32::MAX));
+        let window = words.window.map_or(0, |w| u32::try_from(w).unwrap_or(u32::MAX));
         let args = AttentionArgs {
             q: self.range(step.values[&q]).into(),
             k_pages: self.range(keys).into(),
@@ -439,6 +439,7 @@ impl<'a> Planner<'a> {
                 n_pages,
                 window,
                 scale: words.scale,
+                soft_cap: 0.0,
             },
         };
         step.launch("attention", Call::new(attention::Attention::new(head_dim), &args));

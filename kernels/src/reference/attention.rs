@@ -17,10 +17,12 @@ pub struct AttentionShape {
     pub n_head_kv: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Positions that a row sees, itself included.
-    pub window: usize,
+    /// Positions that a row sees, itself included; none for all.
+    pub window: Option<usize>,
     /// Scores are multiplied by this.
     pub scale: f32,
+    /// Scores are squeezed into ± this.
+    pub soft_cap: Option<f32>,
 }
 
 /// `q` `[rows, n_head, head_dim]` attends to the keys and values of its rows' slots; `line(slot, position, head)` says
@@ -32,18 +34,19 @@ pub fn attention(
     shape: AttentionShape,
     line: impl Fn(u32, usize, usize) -> usize,
 ) -> Bounded {
-    let AttentionShape { n_head, n_head_kv, head_dim, window, scale } = shape;
+    let AttentionShape { n_head, n_head_kv, head_dim, window, scale, soft_cap } = shape;
     let mut out = Bounded::default();
     for (q, row) in q.chunks_exact(n_head * head_dim).zip(rows) {
         let position = row.position as usize;
-        let seen = (position + 1).saturating_sub(window)..position + 1;
+        let seen = window.map_or(0, |w| (position + 1).saturating_sub(w))..position + 1;
         for (h, q) in q.chunks_exact(head_dim).enumerate() {
             let at = |i| line(row.slot, i, h / (n_head / n_head_kv)) * head_dim;
             let products = |i| {
                 let key = &k[at(i)..at(i) + head_dim];
                 q.iter().zip(key).map(|(q, k)| f64::from(*q) * k.to_f64() * f64::from(scale))
             };
-            let scores: Vec<f64> = seen.clone().map(|i| products(i).sum()).collect();
+            let cap = |s: f64| soft_cap.map_or(s, |c| f64::from(c) * (s / f64::from(c)).tanh());
+            let scores: Vec<f64> = seen.clone().map(|i| cap(products(i).sum())).collect();
             let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let weights: Vec<f64> = scores.iter().map(|s| (s - highest).exp()).collect();
             let total: f64 = weights.iter().sum();
@@ -51,7 +54,10 @@ pub fn attention(
             // relatively, and by exp's own 3 + 2|x| ulp; a difference of scores has both errors.
             let score_size = seen.clone().map(|i| products(i).map(f64::abs).sum::<f64>()).fold(0.0, f64::max);
             let spread = scores.iter().map(|s| highest - s).fold(0.0, f64::max);
-            let score_error = 2.0 * score_size * gamma(head_dim as u32 + 2, F32_ROUNDOFF);
+            // The slope of tanh is at most 1. As 1 − 2 / (1 + e^2x) it is off by at most 8 roundings of the exponential
+            // (|x| / cosh²x is small where e^2x has many), 11 of the sum and quotient and one of the difference.
+            let cap_error = soft_cap.map_or(0.0, |c| 2.0 * f64::from(c) * gamma(20, F32_ROUNDOFF));
+            let score_error = 2.0 * score_size * gamma(head_dim as u32 + 2, F32_ROUNDOFF) + cap_error;
             let exp_error = gamma((2.0 * (3.0 + 2.0 * spread)).ceil() as u32 + 2, F32_ROUNDOFF);
             let weight_error = score_error + exp_error;
             let sum_error = gamma(seen.len() as u32 + 12, F32_ROUNDOFF);
