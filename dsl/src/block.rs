@@ -8,9 +8,11 @@ use kiln_spirv_emit::ir::{Member, Operand, Type, TypeId, ValueId};
 pub use kiln_spirv_emit::layout::Extent;
 
 use crate::{
+    builtin::{barrier, local_id, workgroup_invocations},
+    control::{Hint, end_loop, for_loop},
     place::{
         At, ByReference, Path, Place, PlaceArray, Rail, ReadOnly, ReadWrite, Slot, Workgroup, check_index,
-        host_length,
+        host_length, write,
     },
     session::{Stage, with},
     value::{Ex, Num, Read, Scalar, Value, Vec2, Vec3, Vec4},
@@ -264,4 +266,16 @@ impl<'a, T> Read for &'a Shared<T> {
     fn read(&self) -> &'a Shared<T> {
         self
     }
+}
+
+/// Workgroup memory with the first `len` elements of a buffer, read once by the whole workgroup: for the tables that
+/// decoding looks up. It holds a barrier, so all invocations of the workgroup call it.
+#[track_caller]
+pub fn stage_table<T: Elem + Value>(table: &Buf<T>, len: Ex<u32>) -> Shared<T> {
+    let staged = Shared::new(len);
+    let (counted, i) = for_loop(local_id(), len, workgroup_invocations(), Hint::None);
+    write(&staged.at(i), table.at(i).read());
+    end_loop(counted);
+    barrier();
+    staged
 }

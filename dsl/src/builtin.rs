@@ -74,6 +74,14 @@ scalars! {
     num_subgroups NumSubgroups;
 }
 
+/// Invocations of a workgroup: a number that is known while staging.
+pub fn workgroup_invocations() -> Ex<u32> {
+    Ex::new(with(|s| {
+        let n = s.b.local_size().iter().fold(1, |n: u32, axis| n.wrapping_mul(*axis));
+        s.u32_const(n)
+    }))
+}
+
 const ORDERED: u32 = MemorySemantics::ACQUIRE_RELEASE
     | MemorySemantics::MAKE_AVAILABLE
     | MemorySemantics::MAKE_VISIBLE

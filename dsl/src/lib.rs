@@ -56,6 +56,12 @@
 //! kernels `return`; `#[unroll]` and `#[no_unroll]` are hints. There is no `match`, `?`, closure, slice or struct
 //! literal.
 //!
+//! # Tables, views
+//! A table that decoding looks up is a `&Buf<T>` parameter. `let grid = stage_table(&table, n);` copies its first `n`
+//! elements into workgroup memory once (all invocations call it, it holds a barrier); then `grid[i]` reads them.
+//! A range is read in several widths by binding it several times: `w16: &Buf<Vec4<u32>>` and `w4: &Buf<u32>` may be
+//! given one range as long as the kernel writes neither; a launch whose written range overlaps another is refused.
+//!
 //! # Device functions, blocks, formats
 //! ```
 //! use kiln_dsl::prelude::*;
@@ -144,7 +150,7 @@ pub mod prelude {
     pub use kiln_dsl_macros::{Block, Push, device, kernel};
 
     pub use crate::{
-        block::{Block, BlockRef, Buf, BufMut, Elem, Shared},
+        block::{Block, BlockRef, Buf, BufMut, Elem, Shared, stage_table},
         builtin::*,
         dims::{Dim, dim},
         math::*,

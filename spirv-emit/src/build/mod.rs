@@ -62,6 +62,11 @@ impl Builder {
         builder
     }
 
+    /// Invocations of a workgroup along x, y, z.
+    pub fn local_size(&self) -> [u32; 3] {
+        self.module.local_size
+    }
+
     /// Notes an error; the kernel will have no words.
     pub fn error(&mut self, code: &'static str, message: String, at: Location) {
         self.errors.push(StageError { code, message, at });

@@ -3,6 +3,8 @@
 //! A crate that registers formats or kernels of its own calls [`run`] and gets the whole suite.
 #![forbid(unsafe_code)]
 
+pub mod language;
+
 use kiln_abi::{Device, LaunchError, StagedKernel, launch::check_device};
 use kiln_kernels::{
     Registry, Variant,

@@ -1,19 +1,34 @@
 //! Every kernel on the Vulkan device that is here, with the validation layer on.
 
 use kiln_abi::Device;
-use kiln_conformance::run;
+use kiln_conformance::{language, run};
 use kiln_kernels::Registry;
 use kiln_runtime::{CacheDir, Gpu, RuntimeOptions};
 
-#[test]
-fn kernels_equal_their_references_on_the_device() {
+/// The device with its validation layer; none where no Vulkan is asked for.
+fn device() -> Option<Gpu> {
     if std::env::var_os("KILN_NO_VULKAN").is_some() {
         println!("NOT RUN: KILN_NO_VULKAN is set, no kernel was launched through Vulkan");
-        return;
+        return None;
     }
     let device = std::env::var("KILN_DEVICE").ok();
     let options = RuntimeOptions { device, validation: true, cache: CacheDir::Off, ..Default::default() };
-    let gpu = Gpu::open(&options).unwrap();
+    Some(Gpu::open(&options).unwrap())
+}
+
+#[test]
+fn constructs_of_the_language_run_as_on_the_host() {
+    let Some(gpu) = device() else { return };
+    let (cases, failures) = language::run(&gpu);
+    println!("{} ({}): {cases} cases of the language", gpu.caps().name, gpu.caps().driver);
+    assert!(failures.is_empty(), "{failures:#?}");
+    let messages = gpu.validation_messages();
+    assert!(messages.is_empty(), "the validation layer says:\n{}", messages.join("\n"));
+}
+
+#[test]
+fn kernels_equal_their_references_on_the_device() {
+    let Some(gpu) = device() else { return };
     let registry = Registry::builtin();
     let summary = run(&registry, &gpu);
     println!(

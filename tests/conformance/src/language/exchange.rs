@@ -1,0 +1,77 @@
+//! What lanes hand each other: a reduce-scatter over arrays of variables, and tables in workgroup memory.
+
+use kiln_abi::Device;
+use kiln_dsl::prelude::*;
+
+use super::{Row, same, words_of};
+
+pub(super) const CASES: &[Row] = &[
+    ("reduce-scatter by shuffle_xor", reduce_scattered),
+    ("a table staged into workgroup memory", table_staged),
+];
+
+/// Each four lanes hold `4 * rows` sums in parts: lane `l` ends with the sums `l * rows..`, added in one fixed order.
+#[kernel(local_size = 64, grid = 1)]
+fn reduce_scatter(x: &Buf<f32>, y: &BufMut<f32>, #[comptime] rows: u32) {
+    let t = local_id();
+    let acc = [0.0; rows * 4];
+    for i in comptime!(0..rows * 4) {
+        acc[i] = x[t * (rows * 4) + i];
+    }
+    for mask in comptime!([2u32, 1]) {
+        let upper = t & mask != 0;
+        for i in comptime!(0..rows * mask) {
+            let other = comptime!(i + rows * mask);
+            let (low, high) = (acc[i], acc[other]);
+            let (kept, sent) = (select(upper, high, low), select(upper, low, high));
+            acc[i] = kept + subgroup::shuffle_xor(sent, mask);
+        }
+    }
+    for i in comptime!(0..rows) {
+        y[t * rows + i] = acc[i];
+    }
+}
+
+fn reduce_scattered(device: &dyn Device) -> Result<(), String> {
+    for rows in [1, 3] {
+        let n = 4 * rows as usize;
+        let value = |t: usize, i: usize| ((t * 37 + i * 11) % 101) as f32 * 0.125;
+        let x: Vec<u32> = (0..64 * n).map(|at| value(at / n, at % n).to_bits()).collect();
+        let sum = |t: usize, row: usize| {
+            let parts = [t, t ^ 2, t ^ 1, t ^ 3].map(|lane| value(lane, (t % 4) * rows as usize + row));
+            ((parts[0] + parts[1]) + (parts[2] + parts[3])).to_bits()
+        };
+        let expected: Vec<u32> =
+            (0..64 * rows as usize).map(|at| sum(at / rows as usize, at % rows as usize)).collect();
+        let empty = vec![0; expected.len()];
+        let found = words_of(device, &ReduceScatter::new(rows), &[&x, &empty], |r| ReduceScatterArgs {
+            x: r[0].into(),
+            y: r[1].into(),
+        })?;
+        same(&found, &expected)?;
+    }
+    Ok(())
+}
+
+/// y[i] = table[x[i]], the table read once per workgroup.
+#[kernel(local_size = 64, grid = 2)]
+fn lookup(table: &Buf<u32>, x: &Buf<u32>, y: &BufMut<u32>, #[comptime] n: u32) {
+    let staged = stage_table(&table, n);
+    let i = global_id_x();
+    y[i] = staged[x[i]];
+}
+
+fn table_staged(device: &dyn Device) -> Result<(), String> {
+    for n in [1u32, 64, 100, 4352] {
+        let table: Vec<u32> = (0..n).map(|i| i.wrapping_mul(0x9e37_79b9)).collect();
+        let x: Vec<u32> = (0..128).map(|i| (i * 977) % n).collect();
+        let expected: Vec<u32> = x.iter().map(|&i| table[i as usize]).collect();
+        let found = words_of(device, &Lookup::new(n), &[&table, &x, &[0; 128]], |r| LookupArgs {
+            table: r[0].into(),
+            x: r[1].into(),
+            y: r[2].into(),
+        })?;
+        same(&found, &expected)?;
+    }
+    Ok(())
+}
