@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::spirv::Capability;
+use crate::{MatrixCaps, spirv::Capability};
 
 /// The kind of a device, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +59,8 @@ pub struct DeviceCaps {
     pub subgroup_size: u32,
     /// The smallest and largest subgroup size a kernel can require.
     pub subgroup_sizes: (u32, u32),
+    /// Cooperative multiplications.
+    pub matrix: MatrixCaps,
     /// Limits.
     pub limits: Limits,
 }

@@ -5,8 +5,9 @@ use std::marker::PhantomData;
 use thiserror::Error;
 
 use crate::{
-    BufferId, BufferRange, Device, DeviceCaps, DeviceError, Dispatch, Grid, Kernel, StageErrors,
-    StagedKernel, spirv::Capability,
+    BufferId, BufferRange, Device, DeviceCaps, DeviceError, Dispatch, Grid, Kernel, MatrixProduct,
+    StageErrors, StagedKernel,
+    spirv::{Capability, Scope},
 };
 
 /// A typed range of a buffer: `T` is the element type that the kernel's parameter has.
@@ -67,6 +68,18 @@ pub enum LaunchError {
         capability: Capability,
         /// The device.
         device: String,
+    },
+    /// A cooperative multiplication that the device does not have.
+    #[error("{kernel} multiplies {product}, which {device} does not; it has {has}")]
+    MissingProduct {
+        /// The kernel.
+        kernel: String,
+        /// The product.
+        product: MatrixProduct,
+        /// The device.
+        device: String,
+        /// What it has of the same scope and elements.
+        has: String,
     },
     /// A number over one of the device's limits.
     #[error("{kernel} needs {needed} {what}, {device} allows {allowed}")]
@@ -183,13 +196,21 @@ pub fn check_caps(caps: &DeviceCaps, kernel: &StagedKernel) -> Result<(), Launch
     if let Some(&capability) = layout.capabilities.iter().find(|c| !caps.capabilities.contains(c)) {
         return Err(LaunchError::MissingCapability { kernel: name(), capability, device: caps.name.clone() });
     }
+    let missing = layout.products.iter().find(|p| !caps.matrix.multiplies(p, layout.invocations()));
+    if let Some(&product) = missing {
+        let (device, has) = (caps.name.clone(), similar(caps, &product));
+        return Err(LaunchError::MissingProduct { kernel: name(), product, device, has });
+    }
     let limits = &caps.limits;
+    let by_workgroup = layout.products.iter().any(|p| p.scope == Scope::Workgroup);
+    let reserved = if by_workgroup { caps.matrix.reserved_workgroup_bytes } else { 0 };
+    let workgroup_bytes = limits.max_workgroup_bytes.saturating_sub(reserved);
     let pairs = [
         ("invocations per workgroup", layout.invocations(), limits.max_invocations),
         ("invocations along x", layout.local_size[0], limits.max_local_size[0]),
         ("invocations along y", layout.local_size[1], limits.max_local_size[1]),
         ("invocations along z", layout.local_size[2], limits.max_local_size[2]),
-        ("bytes of workgroup memory", layout.workgroup_bytes, limits.max_workgroup_bytes),
+        ("bytes of workgroup memory", layout.workgroup_bytes, workgroup_bytes),
         ("bytes of push constants", layout.push_bytes(), limits.max_push_bytes),
         ("storage buffers", u32::try_from(layout.bindings.len()).unwrap_or(u32::MAX), limits.max_bindings),
     ];
@@ -207,6 +228,19 @@ pub fn check_caps(caps: &DeviceCaps, kernel: &StagedKernel) -> Result<(), Launch
         }),
         _ => Ok(()),
     }
+}
+
+/// The shapes that the device multiplies of the product's scope and elements.
+fn similar(caps: &DeviceCaps, product: &MatrixProduct) -> String {
+    let like = |p: &&MatrixProduct| (p.scope, p.elems) == (product.scope, product.elems);
+    let shape = |p: &MatrixProduct| format!("{}x{}x{}", p.mnk[0], p.mnk[1], p.mnk[2]);
+    let fixed = caps.matrix.fixed.iter().filter(like).map(shape);
+    let flexible = caps.matrix.flexible.iter().filter(|f| like(&&f.granularity)).map(|f| {
+        let invocations = if f.invocations == 0 { "any".to_owned() } else { f.invocations.to_string() };
+        format!("multiples of {} in {invocations} invocations", shape(&f.granularity))
+    });
+    let shapes: Vec<String> = fixed.chain(flexible).collect();
+    if shapes.is_empty() { "none of these elements".to_owned() } else { shapes.join(", ") }
 }
 
 /// Checks one launch: [`check_device`], then grid, lengths, alignment and overlap.

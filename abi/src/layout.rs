@@ -1,6 +1,6 @@
 //! What a host has to know of a kernel to launch it.
 
-use crate::{DType, spirv::Capability};
+use crate::{DType, MatrixProduct, spirv::Capability};
 
 /// How a kernel touches a buffer, derived from its IR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +68,8 @@ pub struct KernelLayout {
     pub workgroup_bytes: u32,
     /// Capabilities that the words declare, ascending.
     pub capabilities: Vec<Capability>,
+    /// Cooperative multiplications that the words hold, ascending.
+    pub products: Vec<MatrixProduct>,
 }
 
 impl KernelLayout {

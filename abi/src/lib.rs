@@ -6,7 +6,7 @@
 //! launch passes before a device sees it.
 //! Never: does IO, holds a Vulkan handle, knows a format, a kernel or a model.
 //!
-//! Reading order: [`dtype`], [`layout`], [`caps`], [`kernel`], [`device`], [`mod@launch`], [`spirv`].
+//! Reading order: [`dtype`], [`layout`], [`matrix`], [`caps`], [`kernel`], [`device`], [`mod@launch`], [`spirv`].
 #![forbid(unsafe_code)]
 
 pub mod caps;
@@ -16,6 +16,7 @@ pub mod geometry;
 pub mod kernel;
 pub mod launch;
 pub mod layout;
+pub mod matrix;
 pub mod source;
 pub mod spirv;
 
@@ -26,4 +27,5 @@ pub use geometry::BlockGeometry;
 pub use kernel::{Kernel, StageError, StageErrors, StagedKernel};
 pub use launch::{BufferRef, LaunchArgs, LaunchError, launch};
 pub use layout::{Access, BindingLayout, Grid, KernelLayout, PushField};
+pub use matrix::{FlexibleProduct, MatrixCaps, MatrixElem, MatrixProduct};
 pub use source::{Location, SourceMap};

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, ffi::CStr};
 
 use ash::vk;
-use kiln_abi::{DeviceCaps, DeviceKind, Limits};
+use kiln_abi::{DeviceCaps, DeviceKind, Limits, MatrixCaps};
 
 use crate::{
     RuntimeError, TimestampClock,
@@ -55,6 +55,7 @@ fn probe(instance: &Instance, physical: vk::PhysicalDevice, index: usize) -> Pro
             capabilities: features.capabilities(details.subgroup_operations),
             subgroup_size: details.subgroup_size,
             subgroup_sizes: details.subgroup_sizes,
+            matrix: MatrixCaps::default(),
             limits: limits(&base.limits, &details),
         },
         api: ApiVersion::from_raw(base.api_version),

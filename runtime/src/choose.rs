@@ -53,7 +53,7 @@ fn list<'a>(devices: impl Iterator<Item = &'a DeviceInfo>) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use kiln_abi::{DeviceCaps, DeviceKind, Limits};
+    use kiln_abi::{DeviceCaps, DeviceKind, Limits, MatrixCaps};
 
     use super::choose;
     use crate::{
@@ -72,6 +72,7 @@ mod tests {
                 capabilities: BTreeSet::new(),
                 subgroup_size: 32,
                 subgroup_sizes: (32, 32),
+                matrix: MatrixCaps::default(),
                 limits: Limits {
                     max_invocations: 1,
                     max_local_size: [1; 3],

@@ -121,6 +121,17 @@ impl Features {
                 Capability::VulkanMemoryModel => self.memory_model,
                 Capability::VulkanMemoryModelDeviceScope => self.memory_model_device_scope,
                 Capability::DotProductInput4x8BitPacked | Capability::DotProduct => self.integer_dot_product,
+                Capability::BFloat16TypeKHR
+                | Capability::BFloat16CooperativeMatrixKHR
+                | Capability::PhysicalStorageBufferAddresses
+                | Capability::CooperativeMatrixKHR
+                | Capability::CooperativeMatrixReductionsNV
+                | Capability::CooperativeMatrixConversionsNV
+                | Capability::CooperativeMatrixPerElementOperationsNV
+                | Capability::CooperativeMatrixTensorAddressingNV
+                | Capability::CooperativeMatrixBlockLoadsNV
+                | Capability::CooperativeMatrixDecodeVectorNV
+                | Capability::TensorAddressingNV => false,
             })
             .collect()
     }

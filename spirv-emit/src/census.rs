@@ -10,8 +10,8 @@ use std::{
 };
 
 use kiln_abi::spirv::{
-    BuiltIn, Capability, Decoration, ExecutionMode, GlslOp, GroupOperation, Op, OperandKind, Scope,
-    StorageClass,
+    BuiltIn, Capability, Decoration, ExecutionMode, FloatEncoding, GlslOp, GroupOperation, Op, OperandKind,
+    Scope, StorageClass,
 };
 
 use crate::words::{DecodeError, Instruction, decode};
@@ -45,6 +45,14 @@ pub enum Key {
     LoopControl(u32),
     /// A selection control mask.
     SelectionControl(u32),
+    /// A float encoding, by number.
+    FloatEncoding(u32),
+    /// One bit of a multiply-add's matrix operands.
+    MatrixOperand(u32),
+    /// One bit of a matrix reduction.
+    MatrixReduce(u32),
+    /// One bit of a tensor load's or store's operands.
+    TensorOperand(u32),
 }
 
 impl fmt::Display for Key {
@@ -67,6 +75,12 @@ impl fmt::Display for Key {
             Key::Semantics(bit) => write!(f, "semantics {bit:#x}"),
             Key::LoopControl(mask) => write!(f, "loop {mask}"),
             Key::SelectionControl(mask) => write!(f, "selection {mask}"),
+            Key::FloatEncoding(n) => {
+                named("encoding", FloatEncoding::from_number(n).map(FloatEncoding::name), n)
+            }
+            Key::MatrixOperand(bit) => write!(f, "matrix {bit:#x}"),
+            Key::MatrixReduce(bit) => write!(f, "reduce {bit:#x}"),
+            Key::TensorOperand(bit) => write!(f, "tensor {bit:#x}"),
         }
     }
 }
@@ -96,6 +110,10 @@ pub fn census(words: &[u32]) -> Result<BTreeSet<Key>, DecodeError> {
                 OperandKind::Scope => drop(keys.insert(Key::Scope(value(word)))),
                 OperandKind::Semantics => keys.extend(bits(value(word)).map(Key::Semantics)),
                 OperandKind::OptMemory => keys.extend(bits(word).map(Key::MemoryOperand)),
+                OperandKind::OptFloatEncoding => drop(keys.insert(Key::FloatEncoding(word))),
+                OperandKind::OptMatrixOperands => keys.extend(bits(word).map(Key::MatrixOperand)),
+                OperandKind::MatrixReduce => keys.extend(bits(word).map(Key::MatrixReduce)),
+                OperandKind::TensorOperands => keys.extend(bits(word).map(Key::TensorOperand)),
                 OperandKind::Id
                 | OperandKind::Ids
                 | OperandKind::Literal

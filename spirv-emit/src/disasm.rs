@@ -10,8 +10,8 @@ mod values;
 use std::{collections::BTreeMap, fmt::Write};
 
 use kiln_abi::spirv::{
-    BuiltIn, Capability, Decoration, ExecutionMode, GlslOp, GroupOperation, MemoryOperands, MemorySemantics,
-    Op, OperandKind, Scope, StorageClass,
+    BuiltIn, Capability, Decoration, ExecutionMode, FloatEncoding, GlslOp, GroupOperation, MatrixOperands,
+    MatrixReduce, MemoryOperands, MemorySemantics, Op, OperandKind, Scope, StorageClass, TensorOperands,
 };
 
 use self::facts::Facts;
@@ -108,6 +108,16 @@ impl Printer {
             OperandKind::Literals | OperandKind::ContextLiteral => word.to_string(),
             OperandKind::String => format!("{:?}", text(part.words)),
             OperandKind::OptMemory => self.memory(part.words),
+            OperandKind::OptFloatEncoding => named(FloatEncoding::from_number(word).map(FloatEncoding::name)),
+            OperandKind::OptMatrixOperands => flags(word, MATRIX),
+            OperandKind::MatrixReduce => flags(word, REDUCE),
+            OperandKind::TensorOperands => {
+                let mut text = flags(word, TENSOR);
+                for &id in &part.words[1..] {
+                    let _ = write!(text, " {}", self.id(id));
+                }
+                text
+            }
             OperandKind::StorageClass => named(StorageClass::from_number(word).map(StorageClass::name)),
             OperandKind::Decoration => named(Decoration::from_number(word).map(Decoration::name)),
             OperandKind::Capability => named(Capability::from_number(word).map(Capability::name)),
@@ -157,6 +167,23 @@ const MEMORY: &[(u32, &str)] = &[
     (MemoryOperands::MAKE_AVAILABLE, "MakePointerAvailable"),
     (MemoryOperands::MAKE_VISIBLE, "MakePointerVisible"),
     (MemoryOperands::NON_PRIVATE, "NonPrivatePointer"),
+];
+
+const MATRIX: &[(u32, &str)] = &[
+    (MatrixOperands::A_SIGNED, "ASigned"),
+    (MatrixOperands::B_SIGNED, "BSigned"),
+    (MatrixOperands::C_SIGNED, "CSigned"),
+    (MatrixOperands::RESULT_SIGNED, "ResultSigned"),
+    (MatrixOperands::SATURATING, "Saturating"),
+];
+
+const REDUCE: &[(u32, &str)] =
+    &[(MatrixReduce::ROW, "Row"), (MatrixReduce::COLUMN, "Column"), (MatrixReduce::SQUARE, "2x2")];
+
+const TENSOR: &[(u32, &str)] = &[
+    (TensorOperands::VIEW, "TensorView"),
+    (TensorOperands::DECODE, "DecodeFunc"),
+    (TensorOperands::DECODE_VECTOR, "DecodeVectorFunc"),
 ];
 
 /// The names of a mask's flags; flags without a name as a number.

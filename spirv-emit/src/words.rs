@@ -1,6 +1,6 @@
 //! Reads SPIR-V words back through the op table; the disassembly and the census are made of it.
 
-use kiln_abi::spirv::{MAGIC, MemoryOperands, Op, OpResult, OperandKind};
+use kiln_abi::spirv::{MAGIC, MemoryOperands, Op, OpResult, OperandKind, TensorOperands};
 use thiserror::Error;
 
 /// Why words are no module we can read.
@@ -100,7 +100,12 @@ fn parts(op: Op, mut rest: &[u32]) -> Option<Vec<Part<'_>>> {
                 rest = &[];
                 continue;
             }
-            OperandKind::OptMemory if rest.is_empty() => continue,
+            OperandKind::OptMemory | OperandKind::OptFloatEncoding | OperandKind::OptMatrixOperands
+                if rest.is_empty() =>
+            {
+                continue;
+            }
+            OperandKind::TensorOperands => tensor_words(*rest.first()?),
             OperandKind::OptMemory => memory_words(rest[0]),
             OperandKind::String => string_words(rest)?,
             _ => 1,
@@ -115,6 +120,12 @@ fn parts(op: Op, mut rest: &[u32]) -> Option<Vec<Part<'_>>> {
 /// The mask, and a word for each of its flags that calls for one.
 fn memory_words(mask: u32) -> usize {
     let flags = [MemoryOperands::ALIGNED, MemoryOperands::MAKE_AVAILABLE, MemoryOperands::MAKE_VISIBLE];
+    1 + flags.iter().filter(|&&flag| mask & flag != 0).count()
+}
+
+/// The mask, and an id for each of its flags.
+fn tensor_words(mask: u32) -> usize {
+    let flags = [TensorOperands::VIEW, TensorOperands::DECODE, TensorOperands::DECODE_VECTOR];
     1 + flags.iter().filter(|&&flag| mask & flag != 0).count()
 }
 

@@ -6,7 +6,8 @@ use std::{
 };
 
 use kiln_abi::{
-    BufferId, BufferRange, Device, DeviceCaps, DeviceError, DeviceKind, Dispatch, Limits, spirv::Capability,
+    BufferId, BufferRange, Device, DeviceCaps, DeviceError, DeviceKind, Dispatch, Limits, MatrixCaps,
+    spirv::Capability,
 };
 
 use crate::{
@@ -59,6 +60,7 @@ impl Interpreter {
             capabilities: Capability::ALL.iter().copied().collect(),
             subgroup_size: options.subgroup_size,
             subgroup_sizes: (SUBGROUP_SIZES[0], SUBGROUP_SIZES[SUBGROUP_SIZES.len() - 1]),
+            matrix: MatrixCaps::every(),
             limits: Limits {
                 max_invocations: MAX_INVOCATIONS,
                 max_local_size: [MAX_INVOCATIONS, MAX_INVOCATIONS, 64],

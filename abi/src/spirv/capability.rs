@@ -57,12 +57,34 @@ capabilities! {
     StorageBuffer16BitAccess = 4433, None;
     /// 8-bit elements in storage buffers.
     StorageBuffer8BitAccess = 4448, None;
+    /// The bfloat16 type.
+    BFloat16TypeKHR = 5116, Some("SPV_KHR_bfloat16");
+    /// Cooperative matrices of bfloat16.
+    BFloat16CooperativeMatrixKHR = 5118, Some("SPV_KHR_bfloat16");
     /// The Vulkan memory model.
     VulkanMemoryModel = 5345, None;
     /// Device scope under the Vulkan memory model.
     VulkanMemoryModelDeviceScope = 5346, None;
+    /// Pointers that are addresses.
+    PhysicalStorageBufferAddresses = 5347, None;
+    /// Reductions of cooperative matrices.
+    CooperativeMatrixReductionsNV = 5430, Some("SPV_NV_cooperative_matrix2");
+    /// A cooperative matrix in another use, and transposed.
+    CooperativeMatrixConversionsNV = 5431, Some("SPV_NV_cooperative_matrix2");
+    /// A function called for each element of a cooperative matrix.
+    CooperativeMatrixPerElementOperationsNV = 5432, Some("SPV_NV_cooperative_matrix2");
+    /// Cooperative matrices loaded and stored through tensor layouts.
+    CooperativeMatrixTensorAddressingNV = 5433, Some("SPV_NV_cooperative_matrix2");
+    /// A function that decodes what a cooperative-matrix load reads.
+    CooperativeMatrixBlockLoadsNV = 5434, Some("SPV_NV_cooperative_matrix2");
+    /// Tensor layouts and views.
+    TensorAddressingNV = 5439, Some("SPV_NV_tensor_addressing");
+    /// A function that decodes several neighbours at once.
+    CooperativeMatrixDecodeVectorNV = 5447, Some("SPV_NV_cooperative_matrix_decode_vector");
     /// Four packed 8-bit integers as a dot product's operand.
     DotProductInput4x8BitPacked = 6018, None;
     /// Integer dot products.
     DotProduct = 6019, None;
+    /// Matrices that the invocations of a scope hold together.
+    CooperativeMatrixKHR = 6022, Some("SPV_KHR_cooperative_matrix");
 }

@@ -39,6 +39,8 @@ enumerants! {
         PushConstant = 9,
         /// Storage buffers.
         StorageBuffer = 12,
+        /// Memory behind an address.
+        PhysicalStorageBuffer = 5349,
     }
 }
 
@@ -67,6 +69,10 @@ enumerants! {
         Offset = 35,
         /// The result must not be contracted into a fused operation.
         NoContraction = 42,
+        /// A pointer variable or parameter whose target no other pointer reaches.
+        RestrictPointer = 5355,
+        /// A pointer variable or parameter whose target another pointer may reach.
+        AliasedPointer = 5356,
     }
 }
 
@@ -198,6 +204,95 @@ enumerants! {
         /// Index of the highest set bit of an unsigned integer.
         FindUMsb = 75,
     }
+}
+
+enumerants! {
+    /// What a cooperative matrix is to a multiplication.
+    MatrixUse {
+        /// Left factor, rows × depth.
+        MatrixAKHR = 0,
+        /// Right factor, depth × columns.
+        MatrixBKHR = 1,
+        /// Sum, rows × columns.
+        MatrixAccumulatorKHR = 2,
+    }
+}
+
+enumerants! {
+    /// How a cooperative matrix lies in memory.
+    MatrixLayout {
+        /// Rows one after another.
+        RowMajorKHR = 0,
+        /// Columns one after another.
+        ColumnMajorKHR = 1,
+    }
+}
+
+enumerants! {
+    /// What a tensor layout gives outside its bounds.
+    ClampMode {
+        /// Nothing is promised.
+        Undefined = 0,
+        /// The layout's clamp value; a store drops the element.
+        Constant = 1,
+        /// The element at the edge.
+        ClampToEdge = 2,
+        /// The tensor again.
+        Repeat = 3,
+        /// The tensor again, each second time mirrored.
+        RepeatMirrored = 4,
+    }
+}
+
+enumerants! {
+    /// How a float's bits are read where its width does not say.
+    FloatEncoding {
+        /// Eight exponent bits in sixteen.
+        BFloat16KHR = 0,
+    }
+}
+
+/// Operands of a cooperative multiply-add (a mask).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MatrixOperands(pub u32);
+
+impl MatrixOperands {
+    /// The left factor's integers are signed.
+    pub const A_SIGNED: u32 = 0x1;
+    /// The right factor's integers are signed.
+    pub const B_SIGNED: u32 = 0x2;
+    /// The addend's integers are signed.
+    pub const C_SIGNED: u32 = 0x4;
+    /// The result's integers are signed.
+    pub const RESULT_SIGNED: u32 = 0x8;
+    /// Sums stay at the ends of the range.
+    pub const SATURATING: u32 = 0x10;
+}
+
+/// What a cooperative-matrix reduction runs over (a mask).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MatrixReduce(pub u32);
+
+impl MatrixReduce {
+    /// Each row; its elements become one value, in every column of the result.
+    pub const ROW: u32 = 0x1;
+    /// Each column.
+    pub const COLUMN: u32 = 0x2;
+    /// Each square of two by two; the result is half as high and half as wide.
+    pub const SQUARE: u32 = 0x4;
+}
+
+/// Operands of a tensor load or store (a mask, then an id for each bit, lowest first).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TensorOperands(pub u32);
+
+impl TensorOperands {
+    /// A tensor view.
+    pub const VIEW: u32 = 0x1;
+    /// A function that decodes one element.
+    pub const DECODE: u32 = 0x2;
+    /// A function that decodes neighbours of one row.
+    pub const DECODE_VECTOR: u32 = 0x4;
 }
 
 /// Memory operands of a load or store (a mask).

@@ -9,8 +9,9 @@ pub mod ops;
 
 pub use capability::Capability;
 pub use enums::{
-    BuiltIn, Decoration, ExecutionMode, GlslOp, GroupOperation, MemoryOperands, MemorySemantics, Scope,
-    StorageClass,
+    BuiltIn, ClampMode, Decoration, ExecutionMode, FloatEncoding, GlslOp, GroupOperation, MatrixLayout,
+    MatrixOperands, MatrixReduce, MatrixUse, MemoryOperands, MemorySemantics, Scope, StorageClass,
+    TensorOperands,
 };
 pub use ops::{Effect, Op, OperandKind, Result as OpResult};
 

@@ -55,6 +55,14 @@ pub enum OperandKind {
     SelectionControl,
     /// A packed-vector format (0: four 8-bit integers).
     PackedFormat,
+    /// A float encoding, if a word is left.
+    OptFloatEncoding,
+    /// A multiply-add's matrix operands (a mask), if a word is left.
+    OptMatrixOperands,
+    /// What a matrix reduction runs over (a mask).
+    MatrixReduce,
+    /// Tensor operands: a mask, then an id for each of its bits.
+    TensorOperands,
 }
 
 /// What executing an instruction can do; laziness and access masks are decided on it.
@@ -146,7 +154,7 @@ ops! {
     TypeVoid = 19, Id, [], Declare, [];
     TypeBool = 20, Id, [], Declare, [];
     TypeInt = 21, Id, [Literal, Literal], Declare, [];
-    TypeFloat = 22, Id, [Literal], Declare, [];
+    TypeFloat = 22, Id, [Literal, OptFloatEncoding], Declare, [];
     TypeVector = 23, Id, [Id, Literal], Declare, [];
     TypeArray = 28, Id, [Id, Id], Declare, [];
     TypeRuntimeArray = 29, Id, [Id], Declare, [];
@@ -202,6 +210,7 @@ ops! {
     SRem = 138, Typed, [Id, Id], Partial, [];
     FRem = 140, Typed, [Id, Id], Pure, [];
     VectorTimesScalar = 142, Typed, [Id, Id], Pure, [];
+    MatrixTimesScalar = 143, Typed, [Id, Id], Pure, [];
     Dot = 148, Typed, [Id, Id], Pure, [];
     UMulExtended = 151, Typed, [Id, Id], Pure, [];
     // Extended instructions
@@ -247,6 +256,31 @@ ops! {
     SDot = 4450, Typed, [Id, Id, PackedFormat], Pure, [DotProduct, DotProductInput4x8BitPacked];
     UDot = 4451, Typed, [Id, Id, PackedFormat], Pure, [DotProduct, DotProductInput4x8BitPacked];
     SUDot = 4452, Typed, [Id, Id, PackedFormat], Pure, [DotProduct, DotProductInput4x8BitPacked];
+    // Cooperative matrices. A load or store names its stride always, though the specification lets it be absent.
+    TypeCooperativeMatrixKHR = 4456, Id, [Id, Scope, Id, Id, Id], Declare, [CooperativeMatrixKHR];
+    CooperativeMatrixLoadKHR = 4457, Typed, [Id, Id, Id, OptMemory], Load, [CooperativeMatrixKHR];
+    CooperativeMatrixStoreKHR = 4458, None, [Id, Id, Id, Id, OptMemory], Store, [CooperativeMatrixKHR];
+    CooperativeMatrixMulAddKHR = 4459, Typed, [Id, Id, Id, OptMatrixOperands], Subgroup, [CooperativeMatrixKHR];
+    CooperativeMatrixLengthKHR = 4460, Typed, [Id], Pure, [CooperativeMatrixKHR];
+    CooperativeMatrixConvertNV = 5293, Typed, [Id], Subgroup, [CooperativeMatrixConversionsNV];
+    CooperativeMatrixReduceNV = 5366, Typed, [Id, MatrixReduce, Id], Subgroup, [CooperativeMatrixReductionsNV];
+    CooperativeMatrixLoadTensorNV = 5367, Typed, [Id, Id, Id, OptMemory, TensorOperands], Load, [CooperativeMatrixTensorAddressingNV];
+    CooperativeMatrixStoreTensorNV = 5368, None, [Id, Id, Id, OptMemory, TensorOperands], Store, [CooperativeMatrixTensorAddressingNV];
+    CooperativeMatrixPerElementOpNV = 5369, Typed, [Id, Id, Ids], Subgroup, [CooperativeMatrixPerElementOperationsNV];
+    CooperativeMatrixTransposeNV = 5390, Typed, [Id], Subgroup, [CooperativeMatrixConversionsNV];
+    // Tensor layouts and views
+    TypeTensorLayoutNV = 5370, Id, [Id, Id], Declare, [TensorAddressingNV];
+    TypeTensorViewNV = 5371, Id, [Id, Id, Ids], Declare, [TensorAddressingNV];
+    CreateTensorLayoutNV = 5372, Typed, [], Pure, [TensorAddressingNV];
+    TensorLayoutSetDimensionNV = 5373, Typed, [Id, Ids], Pure, [TensorAddressingNV];
+    TensorLayoutSetStrideNV = 5374, Typed, [Id, Ids], Pure, [TensorAddressingNV];
+    TensorLayoutSliceNV = 5375, Typed, [Id, Ids], Pure, [TensorAddressingNV];
+    TensorLayoutSetClampValueNV = 5376, Typed, [Id, Id], Pure, [TensorAddressingNV];
+    CreateTensorViewNV = 5377, Typed, [], Pure, [TensorAddressingNV];
+    TensorViewSetDimensionNV = 5378, Typed, [Id, Ids], Pure, [TensorAddressingNV];
+    TensorViewSetStrideNV = 5379, Typed, [Id, Ids], Pure, [TensorAddressingNV];
+    TensorViewSetClipNV = 5382, Typed, [Id, Id, Id, Id, Id], Pure, [TensorAddressingNV];
+    TensorLayoutSetBlockSizeNV = 5384, Typed, [Id, Ids], Pure, [TensorAddressingNV];
     // Barriers
     ControlBarrier = 224, None, [Scope, Scope, Semantics], Barrier, [];
     MemoryBarrier = 225, None, [Scope, Semantics], Barrier, [];

@@ -58,6 +58,7 @@ impl Assembler {
             subgroup_size: None,
             workgroup_bytes: 0,
             capabilities: vec![Capability::Shader, Capability::VulkanMemoryModel],
+            products: Vec::new(),
         };
         let mut it = Self {
             next: FIRST_FREE,

@@ -42,8 +42,9 @@ fn a_cpu_driver_shows_its_three_limits_and_its_subgroup_size() {
     assert!(caps.limits.max_allocation_bytes > caps.limits.max_binding_bytes);
     assert!(caps.limits.max_buffer_bytes > caps.limits.max_binding_bytes);
     assert_eq!(gpu.largest_buffer(), 1 << 27);
-    let all: BTreeSet<_> = Capability::ALL.iter().copied().collect();
-    assert_eq!(caps.capabilities, all, "llvmpipe has every capability of the table");
+    let lacking = |c: &Capability| c.name().ends_with("NV");
+    let all: BTreeSet<_> = Capability::ALL.iter().copied().filter(|c| !lacking(c)).collect();
+    assert_eq!(caps.capabilities, all, "llvmpipe has every capability of the table but one vendor's");
     assert!(!info.dot4_accelerated);
     if let Some(bits) = env::var("LP_NATIVE_VECTOR_WIDTH").ok().and_then(|v| v.parse::<u32>().ok()) {
         println!("LP_NATIVE_VECTOR_WIDTH={bits}: subgroups of {}", caps.subgroup_size);

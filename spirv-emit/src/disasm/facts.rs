@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kiln_abi::spirv::{BuiltIn, Decoration, Op, StorageClass};
+use kiln_abi::spirv::{BuiltIn, ClampMode, Decoration, MatrixUse, Op, Scope, StorageClass};
 
 use super::values::{Scalar, scalar_text};
 use crate::words::{Instruction, text};
@@ -120,6 +120,7 @@ impl Facts {
         let scalar = match i.op {
             Op::TypeBool => Some(Scalar::Bool),
             Op::TypeInt => Some(Scalar::Int { bits: i.word(0), signed: i.word(1) == 1 }),
+            Op::TypeFloat if i.parts.len() > 1 => None,
             Op::TypeFloat => Some(Scalar::Float { bits: i.word(0) }),
             _ => None,
         };
@@ -136,6 +137,23 @@ impl Facts {
                 let class = StorageClass::from_number(i.word(0)).map_or("?", StorageClass::name);
                 format!("*{class} {}", id(1))
             }
+            Op::TypeFloat => "bf16".to_owned(),
+            Op::TypeCooperativeMatrixKHR => {
+                let number = |position: usize| self.constant(i.word(position));
+                let scope = number(1).and_then(Scope::from_number).map_or("?", Scope::name);
+                let of = number(4).and_then(MatrixUse::from_number).map_or("?", |of| match of {
+                    MatrixUse::MatrixAKHR => "A",
+                    MatrixUse::MatrixBKHR => "B",
+                    MatrixUse::MatrixAccumulatorKHR => "Acc",
+                });
+                format!("Matrix{of}<{}, {scope}, {}x{}>", id(0), number(2)?, number(3)?)
+            }
+            Op::TypeTensorLayoutNV => {
+                let clamp = self.constant(i.word(1)).and_then(ClampMode::from_number);
+                let clamp = clamp.map_or("?", ClampMode::name);
+                format!("TensorLayout<{}, {clamp}>", self.constant(i.word(0))?)
+            }
+            Op::TypeTensorViewNV => format!("TensorView<{}>", listed().join(", ")),
             Op::TypeFunction => format!("fn({}) -> {}", listed()[1..].join(", "), id(0)),
             Op::ExtInstImport => text(i.parts[0].words),
             Op::ConstantTrue => "true".to_owned(),

@@ -41,6 +41,7 @@ pub(super) fn layout(
         subgroup_size: module.subgroup_size,
         workgroup_bytes: layout::workgroup_bytes(module).unwrap_or(0),
         capabilities: capabilities.into_iter().collect(),
+        products: Vec::new(),
     }
 }
 

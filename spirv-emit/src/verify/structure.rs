@@ -108,7 +108,11 @@ fn operands_fit(inst: &Inst) -> bool {
     for kind in kinds {
         let fits = |operand: &Operand| match kind {
             OperandKind::Id | OperandKind::Ids => matches!(operand, Operand::Value(_)),
-            OperandKind::Literal | OperandKind::Literals => matches!(operand, Operand::Lit(_)),
+            OperandKind::Literal
+            | OperandKind::Literals
+            | OperandKind::OptMatrixOperands
+            | OperandKind::MatrixReduce
+            | OperandKind::TensorOperands => matches!(operand, Operand::Lit(_)),
             OperandKind::PackedFormat => *operand == Operand::Lit(0),
             OperandKind::Scope => matches!(operand, Operand::Scope(_)),
             OperandKind::Semantics => matches!(operand, Operand::Semantics(_)),
@@ -117,6 +121,7 @@ fn operands_fit(inst: &Inst) -> bool {
             OperandKind::String
             | OperandKind::ContextLiteral
             | OperandKind::OptMemory
+            | OperandKind::OptFloatEncoding
             | OperandKind::StorageClass
             | OperandKind::Decoration
             | OperandKind::Capability
@@ -126,6 +131,16 @@ fn operands_fit(inst: &Inst) -> bool {
         };
         match kind {
             OperandKind::OptMemory => {}
+            OperandKind::OptMatrixOperands if rest.is_empty() => {}
+            OperandKind::TensorOperands => match rest.split_first() {
+                Some((Operand::Lit(mask), ids))
+                    if ids.len() == mask.count_ones() as usize
+                        && ids.iter().all(|id| matches!(id, Operand::Value(_))) =>
+                {
+                    rest = &[];
+                }
+                _ => return false,
+            },
             OperandKind::Ids | OperandKind::Literals => {
                 if !rest.iter().all(fits) {
                     return false;

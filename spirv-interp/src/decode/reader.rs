@@ -3,8 +3,8 @@
 use std::{collections::HashSet, ops::Range};
 
 use kiln_abi::spirv::{
-    Capability, Decoration, ExecutionMode, GlslOp, GroupOperation, MAGIC, MemoryOperands, Op, OpResult,
-    OperandKind, StorageClass, VERSION_1_6,
+    Capability, Decoration, ExecutionMode, FloatEncoding, GlslOp, GroupOperation, MAGIC, MemoryOperands, Op,
+    OpResult, OperandKind, StorageClass, TensorOperands, VERSION_1_6,
 };
 
 use super::error::{DecodeError, Decoded};
@@ -156,6 +156,23 @@ impl Cursor<'_> {
                 Ok(())
             }
             OperandKind::OptMemory => self.memory(),
+            OperandKind::OptFloatEncoding | OperandKind::OptMatrixOperands
+                if self.next == self.body.len() =>
+            {
+                Ok(())
+            }
+            OperandKind::OptFloatEncoding => self.known("float encoding", FloatEncoding::from_number),
+            OperandKind::OptMatrixOperands => self.known("matrix operands", |n| (n < 0x20).then_some(())),
+            OperandKind::MatrixReduce => self.known("matrix reduction", |n| (n < 8).then_some(())),
+            OperandKind::TensorOperands => {
+                let mask = self.word()?;
+                for flag in [TensorOperands::VIEW, TensorOperands::DECODE, TensorOperands::DECODE_VECTOR] {
+                    if mask & flag != 0 {
+                        self.id()?;
+                    }
+                }
+                Ok(())
+            }
             OperandKind::StorageClass => self.known("storage class", StorageClass::from_number),
             OperandKind::Decoration => self.known("decoration", Decoration::from_number),
             OperandKind::Capability => self.known("capability", Capability::from_number),

@@ -128,6 +128,7 @@ impl Fixture {
             subgroup_size: None,
             workgroup_bytes: self.shared.iter().map(|s| bytes(s.1) * s.2).sum(),
             capabilities: vec![Capability::Shader],
+            products: Vec::new(),
         };
         StagedKernel { name: "fixture".to_owned(), words, source, layout }
     }
@@ -289,7 +290,11 @@ impl Assembler {
         }
         for kind in op.operands() {
             match kind {
-                OperandKind::Ids | OperandKind::Literals | OperandKind::OptMemory => break,
+                OperandKind::Ids
+                | OperandKind::Literals
+                | OperandKind::OptMemory
+                | OperandKind::OptFloatEncoding
+                | OperandKind::OptMatrixOperands => break,
                 OperandKind::String => string(next(), &mut out),
                 _ => {
                     let token = next();

@@ -10,7 +10,7 @@ use std::{
 
 use kiln_abi::{
     BufferId, BufferRange, Device, DeviceCaps, DeviceError, DeviceKind, Dispatch, Grid, KernelLayout,
-    LaunchArgs, LaunchError, Limits, StagedKernel,
+    LaunchArgs, LaunchError, Limits, MatrixCaps, StagedKernel,
     launch::{check_device, launch_staged},
     spirv::Capability,
 };
@@ -34,6 +34,7 @@ impl Mock {
             capabilities: Capability::ALL.iter().copied().collect(),
             subgroup_size: 32,
             subgroup_sizes: (1, 128),
+            matrix: MatrixCaps::every(),
             limits: Limits {
                 max_invocations: u32::MAX,
                 max_local_size: [u32::MAX; 3],
