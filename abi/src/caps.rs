@@ -44,6 +44,22 @@ pub struct Limits {
     pub binding_offset_alignment: u32,
 }
 
+/// What a kernel may use without saying so, of the limits that devices differ in: every device of Vulkan 1.4, and of
+/// the 2022 roadmap before it, has as much. A kernel that needs more states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// Invocations per workgroup.
+    pub invocations: u32,
+    /// Workgroup memory in bytes.
+    pub workgroup_bytes: u32,
+}
+
+impl Default for Floor {
+    fn default() -> Self {
+        Floor { invocations: 256, workgroup_bytes: 16384 }
+    }
+}
+
 /// What a device can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceCaps {

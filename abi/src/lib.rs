@@ -20,7 +20,7 @@ pub mod matrix;
 pub mod source;
 pub mod spirv;
 
-pub use caps::{DeviceCaps, DeviceKind, Limits};
+pub use caps::{DeviceCaps, DeviceKind, Floor, Limits};
 pub use device::{BufferId, BufferRange, Device, DeviceError, Dispatch};
 pub use dtype::DType;
 pub use geometry::BlockGeometry;

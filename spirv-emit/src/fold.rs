@@ -26,10 +26,25 @@ pub(crate) enum Folded {
 }
 
 /// A scalar constant: its type and its value. Truth values are 0 and 1.
-#[derive(Clone, Copy)]
-struct Known {
-    dtype: DType,
-    n: i64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) dtype: DType,
+    pub(crate) n: i64,
+}
+
+/// What an op of two scalars gives, or of one; `None` when it is not folded or has no result.
+pub(crate) fn evaluate(op: Op, to: DType, operands: &[Known]) -> Option<Known> {
+    let n = match *operands {
+        [a] => one(op, to, a),
+        [a, b] if no_result(op, a, b).is_none() => two(op, to, a, b),
+        _ => None,
+    };
+    // A folded number is kept as its type's constants are.
+    let wrapped = |n: i64| match to.is_signed() {
+        true => i64::from(bits(n, to).cast_signed()),
+        false => i64::from(bits(n, to)),
+    };
+    n.map(|n| Known { dtype: to, n: wrapped(n) })
 }
 
 /// Folds `op` over `operands` with a result of type `ty`.
@@ -69,7 +84,8 @@ pub(crate) fn fold(module: &Module, op: Op, ty: TypeId, operands: &[Operand]) ->
     }
 }
 
-fn scalar(module: &Module, value: ValueId) -> Option<Known> {
+/// The scalar that a value always is.
+pub(crate) fn scalar(module: &Module, value: ValueId) -> Option<Known> {
     let value = module.value(value);
     let Type::Scalar(dtype) = *module.ty(value.ty) else { return None };
     let n = match &value.kind {

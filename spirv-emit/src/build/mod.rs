@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use kiln_abi::{Location, StageError, StageErrors, spirv::BuiltIn};
 
-use crate::ir::{Const, Function, Module, Node, Region, RegionId, Type, TypeId, ValueId};
+use crate::ir::{Const, Function, Module, Node, Region, RegionId, Stated, Type, TypeId, ValueId};
 
 struct OpenRegion {
     id: RegionId,
@@ -43,6 +43,7 @@ impl Builder {
             name: name.to_owned(),
             local_size,
             subgroup_size,
+            stated: Stated::default(),
             types: Vec::new(),
             values: Vec::new(),
             globals: Vec::new(),
@@ -65,6 +66,11 @@ impl Builder {
     /// Invocations of a workgroup along x, y, z.
     pub fn local_size(&self) -> [u32; 3] {
         self.module.local_size
+    }
+
+    /// What the kernel says of its devices, to be changed.
+    pub fn stated(&mut self) -> &mut Stated {
+        &mut self.module.stated
     }
 
     /// Notes an error; the kernel will have no words.

@@ -12,9 +12,11 @@
 mod types;
 mod walk;
 
+use std::collections::BTreeSet;
+
 use kiln_abi::{
-    Location,
-    spirv::{GlslOp, GroupOperation, MemorySemantics, Op, Scope, StorageClass},
+    Floor, Location,
+    spirv::{Capability, GlslOp, GroupOperation, MemorySemantics, Op, Scope, StorageClass},
 };
 pub use types::{Member, Type, TypeId};
 pub use walk::for_each_node;
@@ -247,6 +249,15 @@ pub struct Function {
     pub body: Region,
 }
 
+/// What the kernel says of the devices it is for; what it uses beyond is an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stated {
+    /// The capabilities it may need beside those of every module; `None` leaves them to the instructions.
+    pub requires: Option<BTreeSet<Capability>>,
+    /// Its device's limits are at least these.
+    pub floor: Floor,
+}
+
 /// One kernel variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
@@ -256,6 +267,8 @@ pub struct Module {
     pub local_size: [u32; 3],
     /// Required subgroup size, if the kernel depends on one.
     pub subgroup_size: Option<u32>,
+    /// What it says of its devices.
+    pub stated: Stated,
     /// Types, in order of first use.
     pub types: Vec<Type>,
     /// Values.

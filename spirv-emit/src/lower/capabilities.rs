@@ -1,55 +1,59 @@
 //! The capabilities a kernel needs, read off its IR: nothing is declared that no instruction asks for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_abi::{
-    DType,
+    DType, Location,
     spirv::{BuiltIn, Capability, Op, Scope},
 };
 
 use crate::ir::{GlobalKind, Inst, Module, Operand, Type, TypeId, ValueKind};
 
-/// Every capability the module's words have to declare.
-pub(super) fn needed(module: &Module) -> BTreeSet<Capability> {
-    let mut caps = BTreeSet::from([Capability::Shader, Capability::VulkanMemoryModel]);
+/// Every capability the module's words have to declare, each with the first place that asks for it.
+pub(crate) fn needed(module: &Module) -> BTreeMap<Capability, Location> {
+    let start = module.globals.first().map_or_else(Location::caller, |g| g.at);
+    let mut caps = BTreeMap::from([(Capability::Shader, start), (Capability::VulkanMemoryModel, start)]);
+    let mut need = |cap: Capability, at: Location| {
+        caps.entry(cap).or_insert(at);
+    };
+    let mut stored = BTreeSet::new();
     for global in &module.globals {
+        let at = global.at;
         match &global.kind {
-            GlobalKind::Buffer { elem, .. } => each_scalar(module, *elem, &mut |d| caps.extend(in_buffer(d))),
-            GlobalKind::Workgroup => {
-                each_scalar(module, module.value(global.value).ty, &mut |d| caps.extend(in_register(d)));
-            }
+            GlobalKind::Buffer { elem, .. } => each_scalar(module, *elem, &mut |d| {
+                in_buffer(d).into_iter().for_each(|cap| {
+                    stored.insert(cap);
+                    need(cap, at);
+                });
+            }),
+            GlobalKind::Workgroup => each_scalar(module, module.value(global.value).ty, &mut |d| {
+                in_register(d).into_iter().for_each(|cap| need(cap, at));
+            }),
             GlobalKind::BuiltIn(
                 BuiltIn::SubgroupSize
                 | BuiltIn::NumSubgroups
                 | BuiltIn::SubgroupId
                 | BuiltIn::SubgroupLocalInvocationId,
-            ) => {
-                caps.insert(Capability::GroupNonUniform);
-            }
+            ) => need(Capability::GroupNonUniform, at),
             GlobalKind::BuiltIn(_) | GlobalKind::Push { .. } => {}
         }
     }
-    for &local in &module.entry.locals {
-        each_scalar(module, module.value(local).ty, &mut |d| caps.extend(in_register(d)));
-    }
-    let mut moved = BTreeSet::new();
-    for inst in module.insts() {
-        caps.extend(inst.op.capabilities());
-        if inst.operands.contains(&Operand::Scope(Scope::Device)) {
-            caps.insert(Capability::VulkanMemoryModelDeviceScope);
-        }
-        each_use(module, inst, &mut |dtype, only_moved| {
-            if only_moved {
-                moved.insert(dtype);
-            } else {
-                caps.extend(in_register(dtype));
-            }
+    for local in module.entry.locals.iter().map(|&l| module.value(l)) {
+        each_scalar(module, local.ty, &mut |d| {
+            in_register(d).into_iter().for_each(|cap| need(cap, local.at));
         });
     }
-    for dtype in moved {
-        if !in_buffer(dtype).is_some_and(|storage| caps.contains(&storage)) {
-            caps.extend(in_register(dtype));
+    for inst in module.insts() {
+        inst.op.capabilities().iter().for_each(|&cap| need(cap, inst.at));
+        if inst.operands.contains(&Operand::Scope(Scope::Device)) {
+            need(Capability::VulkanMemoryModelDeviceScope, inst.at);
         }
+        each_use(module, inst, &mut |dtype, only_moved| {
+            let from_buffer = only_moved && in_buffer(dtype).is_some_and(|cap| stored.contains(&cap));
+            if !from_buffer {
+                in_register(dtype).into_iter().for_each(|cap| need(cap, inst.at));
+            }
+        });
     }
     caps
 }

@@ -5,7 +5,7 @@
 //! Names are written for the entry point and for buffers, push constants and workgroup memory only.
 
 mod body;
-mod capabilities;
+pub(crate) mod capabilities;
 mod declare;
 mod interface;
 mod section;
@@ -95,7 +95,8 @@ pub fn lower(verified: &VerifiedModule) -> StagedKernel {
     }
     writer.function(&module.entry, entry);
 
-    let layout = interface::layout(module, &writer.touched, capabilities::needed(module));
+    let layout =
+        interface::layout(module, &writer.touched, capabilities::needed(module).into_keys().collect());
     let mut head = Section::default();
     for capability in &layout.capabilities {
         head.push(Op::Capability, 0, 0, vec![word(capability.number())], None);

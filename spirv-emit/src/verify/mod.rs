@@ -6,13 +6,16 @@
 mod arithmetic;
 mod composite;
 mod control;
+mod converge;
 mod convert;
 mod facts;
 mod interface;
 mod logic;
 mod memory;
+mod stated;
 mod structure;
 mod subgroup;
+mod uniform;
 
 use kiln_abi::{Location, StageError, StageErrors};
 
@@ -118,11 +121,15 @@ rules! {
         V051 control::condition "a condition is one bool"
         V052 control::leaves "break and continue stand in a loop's body; a loop's test and step do not leave"
         V053 control::reachable "nothing follows a return, break, continue or endless loop in its block"
+        V054 converge::barriers "a barrier stands where every invocation it waits for arrives"
+        V055 converge::subgroup_operations "a subgroup operation stands where every lane arrives"
         V060 interface::local_size "a workgroup has at least one and at most 2^32 - 1 invocations"
         V061 interface::subgroup_size "a required subgroup size is a power of two from 1 to 128"
         V062 interface::bindings "binding numbers are 0, 1, 2 and so on"
         V063 interface::touched "every buffer is loaded from or stored to"
         V064 interface::workgroup_memory "workgroup memory has a size, under 4 GiB in all"
+        V067 stated::workgroup_memory "workgroup memory stays under the kernel's floor"
+        V068 stated::capabilities "a kernel that states its capabilities needs no other"
         V065 interface::constants "a constant has its type's form"
         V066 interface::globals "a variable has the storage class and type that its purpose gives"
     }

@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use kiln_abi::{
     DType, Location,
-    spirv::{MemorySemantics, Op, Scope, StorageClass},
+    spirv::{BuiltIn, Capability, MemorySemantics, Op, Scope, StorageClass},
 };
 use kiln_golden::fixtures;
 use kiln_spirv_emit::{
     ir::{
         Const, GlobalKind, Inst, Module, Node, Operand, Region, RegionId, Type, TypeId, Value, ValueId,
-        ValueKind,
+        ValueKind, for_each_node,
     },
     verify::{MEANING, STRUCTURE, verify},
 };
@@ -125,6 +125,14 @@ const BROKEN: &[Broken] = &[
         m.entry.body.nodes.extend([Node::Return(at), Node::Return(at)]);
         Some(at)
     }),
+    ("V054", "workgroup_sum", |m| {
+        let first = builtin(m, BuiltIn::LocalInvocationIndex);
+        under(m, first, |i| i.op == Op::ControlBarrier)
+    }),
+    ("V055", "subgroups", |m| {
+        let lane = builtin(m, BuiltIn::SubgroupLocalInvocationId);
+        under(m, lane, |i| i.op == Op::GroupNonUniformIAdd)
+    }),
     ("V060", "add", |m| {
         m.local_size = [64, 0, 1];
         None
@@ -152,6 +160,14 @@ const BROKEN: &[Broken] = &[
             }
         }
         workgroup(m)
+    }),
+    ("V067", "workgroup_sum", |m| {
+        m.stated.floor.workgroup_bytes = 16;
+        workgroup(m)
+    }),
+    ("V068", "packed_dot", |m| {
+        m.stated.requires = Some(BTreeSet::from([Capability::DotProduct]));
+        edit(m, Op::SDot, |_| {})
     }),
     ("V065", "add", |m| {
         let number = constant(m, DType::U32, 77);
@@ -261,6 +277,42 @@ fn retype(m: &mut Module, op: Op, ty: Type) -> Option<Location> {
     let at = edit(m, op, |i| result = i.result);
     m.values[result.unwrap().0 as usize].ty = ty;
     at
+}
+
+/// The loaded value of a builtin of the fixture.
+fn builtin(m: &Module, builtin: BuiltIn) -> ValueId {
+    let global = m.globals.iter().find(|g| g.kind == GlobalKind::BuiltIn(builtin)).unwrap();
+    let load = m.entry.prologue.iter().find(|i| i.value(0) == Some(global.value)).unwrap();
+    load.result.unwrap()
+}
+
+/// Puts the nodes that hold an instruction which `wanted` picks under `if index == 0`.
+fn under(m: &mut Module, index: ValueId, wanted: fn(&Inst) -> bool) -> Option<Location> {
+    let (zero, bool_) = (constant(m, DType::U32, 0), intern(m, Type::Scalar(DType::Bool)));
+    let at = Location::caller();
+    m.values.push(Value { ty: bool_, kind: ValueKind::Inst, region: Some(RegionId(0)), at });
+    let cond = ValueId(u32::try_from(m.values.len() - 1).unwrap());
+    let operands = vec![Operand::Value(index), Operand::Value(zero)];
+    let compare = Inst { op: Op::IEqual, result: Some(cond), operands, no_contraction: false, at };
+    let (mut found, mut nodes) = (None, vec![Node::Inst(compare)]);
+    for node in std::mem::take(&mut m.entry.body.nodes) {
+        let mut holds = None;
+        for_each_node(&Region { id: RegionId(9000), nodes: vec![node.clone()] }, &mut |n| match n {
+            Node::Inst(inst) if wanted(inst) => holds = holds.or(Some(inst.at)),
+            _ => {}
+        });
+        match holds {
+            Some(_) => {
+                found = found.or(holds);
+                let then = Region { id: RegionId(9001), nodes: vec![node] };
+                let otherwise = Region { id: RegionId(9002), nodes: Vec::new() };
+                nodes.push(Node::If { cond, then, otherwise, at });
+            }
+            None => nodes.push(node),
+        }
+    }
+    m.entry.body.nodes = nodes;
+    found
 }
 
 fn workgroup(m: &Module) -> Option<Location> {
