@@ -7,7 +7,10 @@ use thiserror::Error;
 
 use crate::{
     Call, Variant, add, add_rms_norm, advance, argmax, attention,
-    formats::{Bf16, F16, F32, Format, Q4_0, Q4_1, Q6K, Q8_0},
+    formats::{
+        Bf16, F16, F32, Format, HostFormat, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs,
+        Mxfp4, Nvfp4, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0,
+    },
     gather_rows,
     gemv::{self, GemvOperands, GemvPush},
     get_rows::{self, GetRowsOperands, GetRowsPush},
@@ -25,25 +28,40 @@ pub struct FormatRow {
     pub geometry: BlockGeometry,
     /// Its kernels: every role on every arm.
     pub variants: Vec<Variant>,
+    /// How kernels use it, unless the host alone does.
+    pub device: Option<DeviceRow>,
+    dequantize: fn(&[u8], &mut [f32]),
+}
+
+/// What a format is to kernels.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceRow {
     /// Elements that a row must be whole multiples of on a device.
     pub row_multiple: u32,
     /// A launch of its `gemv`.
     pub gemv: fn(GemvOperands, GemvPush) -> Call,
     /// A launch of its `get_rows`.
     pub get_rows: fn(GetRowsOperands, GetRowsPush) -> Call,
-    dequantize: fn(&[u8], &mut [f32]),
 }
 
 impl FormatRow {
     fn of<F: Format>() -> Self {
+        let device = DeviceRow {
+            row_multiple: F::BLK.next_multiple_of(4),
+            gemv: gemv::call::<F>,
+            get_rows: get_rows::call::<F>,
+        };
+        let variants = [get_rows::variants::<F>(), gemv::variants::<F>()].concat();
+        FormatRow { variants, device: Some(device), ..Self::host::<F>() }
+    }
+
+    fn host<F: HostFormat>() -> Self {
         FormatRow {
             id: F::ID,
             name: F::NAME,
             geometry: F::GEOMETRY,
-            variants: [get_rows::variants::<F>(), gemv::variants::<F>()].concat(),
-            row_multiple: F::BLK.next_multiple_of(4),
-            gemv: gemv::call::<F>,
-            get_rows: get_rows::call::<F>,
+            variants: Vec::new(),
+            device: None,
             dequantize: F::dequantize,
         }
     }
@@ -114,6 +132,25 @@ impl Registry {
             FormatRow::of::<Q4_1>(),
             FormatRow::of::<Q6K>(),
             FormatRow::of::<Q8_0>(),
+            FormatRow::host::<Q5_0>(),
+            FormatRow::host::<Q5_1>(),
+            FormatRow::host::<Q2K>(),
+            FormatRow::host::<Q3K>(),
+            FormatRow::host::<Q4K>(),
+            FormatRow::host::<Q5K>(),
+            FormatRow::host::<Iq2Xxs>(),
+            FormatRow::host::<Iq2Xs>(),
+            FormatRow::host::<Iq3Xxs>(),
+            FormatRow::host::<Iq1S>(),
+            FormatRow::host::<Iq4Nl>(),
+            FormatRow::host::<Iq3S>(),
+            FormatRow::host::<Iq2S>(),
+            FormatRow::host::<Iq4Xs>(),
+            FormatRow::host::<Iq1M>(),
+            FormatRow::host::<Tq1_0>(),
+            FormatRow::host::<Tq2_0>(),
+            FormatRow::host::<Mxfp4>(),
+            FormatRow::host::<Nvfp4>(),
         ];
         let plain = [
             add::variants(),

@@ -3,7 +3,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 use kiln_kernels::formats::F16;
-use kiln_kernels::{Format, Registry};
+use kiln_kernels::{HostFormat, Registry};
 
 /// A format of this test alone: the values of F16, each doubled.
 struct Doubled;
@@ -12,7 +12,7 @@ struct SecondF16;
 
 macro_rules! doubled {
     ($format:ident, $id:expr, $name:expr) => {
-        impl Format for $format {
+        impl HostFormat for $format {
             const ID: u32 = $id;
             const NAME: &'static str = $name;
             const GEOMETRY: BlockGeometry = F16::GEOMETRY;

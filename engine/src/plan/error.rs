@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// A tensor whose format the registry lacks.
+    /// A tensor whose format the registry lacks or the host alone decodes.
     #[error("tensor `{tensor}` is in a format that no kernel reads")]
     NoFormat {
         /// Full name.

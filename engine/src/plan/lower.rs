@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kiln_abi::{BufferId, BufferRange, Limits};
+use kiln_abi::{BlockGeometry, BufferId, BufferRange, Limits};
 use kiln_kernels::{
-    Call, FormatRow, Registry,
+    Call, DeviceRow, Registry,
     add::{Add, AddArgs, AddPush},
     add_rms_norm::{AddRmsNorm, AddRmsNormArgs, AddRmsNormPush},
     advance::{Advance, AdvanceArgs, AdvancePush},
@@ -256,21 +256,22 @@ impl<'a> Planner<'a> {
 
     // ---- weights -----------------------------------------------------------------------------------------------
 
-    fn format(&self, tensor: TensorId) -> Result<&'a FormatRow, PlanError> {
+    fn format(&self, tensor: TensorId) -> Result<(BlockGeometry, DeviceRow), PlanError> {
         let row = (self.type_id)(tensor).and_then(|id| self.registry.format(id));
-        row.ok_or_else(|| PlanError::NoFormat { tensor: self.graph.tensors[tensor.0].name.clone() })
+        row.and_then(|row| Some((row.geometry, row.device?)))
+            .ok_or_else(|| PlanError::NoFormat { tensor: self.graph.tensors[tensor.0].name.clone() })
     }
 
     /// The pieces of a matrix, each within a binding.
-    fn matrix(&mut self, tensor: TensorId) -> Result<(&'a FormatRow, Vec<Piece>), PlanError> {
-        let format = self.format(tensor)?;
+    fn matrix(&mut self, tensor: TensorId) -> Result<(DeviceRow, Vec<Piece>), PlanError> {
+        let (geometry, format) = self.format(tensor)?;
         if let Some(pieces) = self.shared.get(&tensor) {
             return Ok((format, pieces.clone()));
         }
         let spec = &self.graph.tensors[tensor.0];
         debug_assert!(matches!(spec.role, TensorRole::Embedding | TensorRole::Matrix));
         let (m, row) = (spec.shape[0], spec.shape[1]);
-        let row_bytes = format.geometry.row_bytes(row as u64);
+        let row_bytes = geometry.row_bytes(row as u64);
         let Some(row_bytes) = row_bytes.filter(|_| row.is_multiple_of(format.row_multiple as usize)) else {
             return Err(PlanError::RowLength {
                 tensor: spec.name.clone(),

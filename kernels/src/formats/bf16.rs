@@ -9,7 +9,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::Format;
+use super::HostFormat;
 
 /// Four values, the piece that kernels read at once.
 #[derive(Block)]
@@ -22,7 +22,7 @@ const _: () = assert!(Bf16Block::BYTES == 8);
 /// The format.
 pub struct Bf16;
 
-impl Format for Bf16 {
+impl HostFormat for Bf16 {
     const ID: u32 = 30;
     const NAME: &'static str = "BF16";
     const GEOMETRY: BlockGeometry = BlockGeometry::new(1, 2);

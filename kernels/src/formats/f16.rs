@@ -9,7 +9,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, f16_at};
+use super::{HostFormat, f16_at};
 
 /// Four values, the piece that kernels read at once.
 #[derive(Block)]
@@ -22,7 +22,7 @@ const _: () = assert!(F16Block::BYTES == 8);
 /// The format.
 pub struct F16;
 
-impl Format for F16 {
+impl HostFormat for F16 {
     const ID: u32 = 1;
     const NAME: &'static str = "F16";
     const GEOMETRY: BlockGeometry = BlockGeometry::new(1, 2);

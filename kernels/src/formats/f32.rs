@@ -9,7 +9,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::Format;
+use super::HostFormat;
 
 /// Four values, the piece that kernels read at once.
 #[derive(Block)]
@@ -22,7 +22,7 @@ const _: () = assert!(F32Block::BYTES == 16);
 /// The format.
 pub struct F32;
 
-impl Format for F32 {
+impl HostFormat for F32 {
     const ID: u32 = 0;
     const NAME: &'static str = "F32";
     const GEOMETRY: BlockGeometry = BlockGeometry::new(1, 4);

@@ -1,35 +1,50 @@
 //! Tensor formats: one file each. Nothing else in the project names or matches on one.
 
 mod bf16;
+mod codebook;
 mod f16;
 mod f32;
+mod grids;
+mod host;
+mod iq1_m;
+mod iq1_s;
+mod iq2_s;
+mod iq2_xs;
+mod iq2_xxs;
+mod iq3_s;
+mod iq3_xxs;
+mod iq4_nl;
+mod iq4_xs;
+mod k_scales;
+mod mxfp4;
+mod nvfp4;
+mod q2_k;
+mod q3_k;
 mod q4_0;
 mod q4_1;
+mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
 mod q6_k;
 mod q8_0;
+mod tq1_0;
+mod tq2_0;
 
-use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-pub use self::{bf16::Bf16, f16::F16, f32::F32, q4_0::Q4_0, q4_1::Q4_1, q6_k::Q6K, q8_0::Q8_0};
+use self::host::{f16_at, nibble_at, u16_at, u32_at};
+pub use self::{
+    bf16::Bf16, f16::F16, f32::F32, host::HostFormat, iq1_m::Iq1M, iq1_s::Iq1S, iq2_s::Iq2S, iq2_xs::Iq2Xs,
+    iq2_xxs::Iq2Xxs, iq3_s::Iq3S, iq3_xxs::Iq3Xxs, iq4_nl::Iq4Nl, iq4_xs::Iq4Xs, mxfp4::Mxfp4, nvfp4::Nvfp4,
+    q2_k::Q2K, q3_k::Q3K, q4_0::Q4_0, q4_1::Q4_1, q4_k::Q4K, q5_0::Q5_0, q5_1::Q5_1, q5_k::Q5K, q6_k::Q6K,
+    q8_0::Q8_0, tq1_0::Tq1_0, tq2_0::Tq2_0,
+};
 
-/// A tensor format: what the host has to know of it, on top of how kernels decode it.
-pub trait Format: QuantFormat {
-    /// ggml's type id, as GGUF files store it.
-    const ID: u32;
-    /// ggml's name.
-    const NAME: &'static str;
-    /// Elements and bytes of a block.
-    const GEOMETRY: BlockGeometry;
+/// A format that the host and kernels decode.
+pub trait Format: HostFormat + QuantFormat {}
 
-    /// The values of one block: `block` has `GEOMETRY.bytes()` bytes, `out` room for `GEOMETRY.elements()` values.
-    fn dequantize(block: &[u8], out: &mut [f32]);
-}
-
-/// The little-endian f16 at byte `at` of a block.
-fn f16_at(block: &[u8], at: usize) -> f32 {
-    half::f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
-}
+impl<F: HostFormat + QuantFormat> Format for F {}
 
 /// Element `at` of a block: `scale · q + offset`, rounded once.
 #[device]

@@ -10,7 +10,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, f16_at, packed_element, packed_four};
+use super::{HostFormat, f16_at, packed_element, packed_four};
 
 /// The block as kernels read it: in 16-bit words, since it is aligned to two bytes only.
 #[derive(Block)]
@@ -28,7 +28,7 @@ const QS: usize = 2;
 const HALF: usize = 16;
 const _: () = assert!(QS + HALF == Q4_0::GEOMETRY.bytes() as usize);
 
-impl Format for Q4_0 {
+impl HostFormat for Q4_0 {
     const ID: u32 = 2;
     const NAME: &'static str = "Q4_0";
     const GEOMETRY: BlockGeometry = BlockGeometry::new(32, 18);

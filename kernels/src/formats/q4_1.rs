@@ -12,7 +12,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, f16_at, packed_element, packed_four};
+use super::{HostFormat, f16_at, packed_element, packed_four};
 
 /// The block as kernels read it: in 32-bit words.
 #[derive(Block)]
@@ -31,7 +31,7 @@ const QS: usize = 4;
 const HALF: usize = 16;
 const _: () = assert!(QS + HALF == Q4_1::GEOMETRY.bytes() as usize);
 
-impl Format for Q4_1 {
+impl HostFormat for Q4_1 {
     const ID: u32 = 3;
     const NAME: &'static str = "Q4_1";
     const GEOMETRY: BlockGeometry = BlockGeometry::new(32, 20);

@@ -15,7 +15,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, f16_at, packed_element, packed_four};
+use super::{HostFormat, f16_at, packed_element, packed_four};
 
 /// The block as kernels read it: in 16-bit words, since it is aligned to two bytes only.
 #[derive(Block)]
@@ -36,7 +36,7 @@ const SCALES: usize = 192;
 const D: usize = 208;
 const _: () = assert!(D + 2 == Q6K::GEOMETRY.bytes() as usize);
 
-impl Format for Q6K {
+impl HostFormat for Q6K {
     const ID: u32 = 14;
     const NAME: &'static str = "Q6_K";
     const GEOMETRY: BlockGeometry = BlockGeometry::new(256, 210);

@@ -10,7 +10,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, f16_at, packed_element, packed_four};
+use super::{HostFormat, f16_at, packed_element, packed_four};
 
 /// The block as kernels read it: in 16-bit words, since it is aligned to two bytes only.
 #[derive(Block)]
@@ -27,7 +27,7 @@ pub struct Q8_0;
 const QS: usize = 2;
 const _: () = assert!(QS + 32 == Q8_0::GEOMETRY.bytes() as usize);
 
-impl Format for Q8_0 {
+impl HostFormat for Q8_0 {
     const ID: u32 = 8;
     const NAME: &'static str = "Q8_0";
     const GEOMETRY: BlockGeometry = BlockGeometry::new(32, 34);

@@ -1,83 +1,144 @@
-"""Writes NAME.json for each format: rows of blocks and what gguf-py makes of them; never run it against our own decoder.
+"""Writes NAME.json for each format: blocks and what gguf-py makes of them; never run it against our own decoder.
 
     python3 make_blocks.py [NAME...]        (needs the package gguf 0.19.0 and numpy)
 
-A row is whole blocks in hex. `values` are its dequantized f32 in little-endian hex, given for the first rows so that a
-difference can be read; every row has `crc32`, that of the same bytes, NaN written as 7fc00000 on both sides.
+A row is whole blocks in hex, chosen to be hard, with its dequantized values, f32 in little-endian hex. `hashes` are those
+of 2000 random rows, which `random_row` makes from nothing but their number, one of 16 digits after the other. NaN counts
+as 7fc00000 on both sides.
 """
 import json
 import pathlib
 import sys
-import zlib
 
 import gguf
 import numpy as np
 
-SEED = 20261129
-RANDOM_ROWS = 208
-ROWS_WITH_VALUES = 24
-# Byte offsets of the f16 fields of a block, and elements in a row of formats with blocks of one element.
-HALVES = {"Q4_0": [0], "Q4_1": [0, 2], "Q8_0": [0], "Q6_K": [208]}
+FORMATS = """F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S
+IQ4_NL IQ4_XS TQ1_0 TQ2_0 MXFP4 NVFP4""".split()
+# Byte offsets of the f16 fields of a block; of IQ1_M's, which is in pieces, the u16 with its sign and exponent.
+HALVES = {"Q4_1": [0, 2], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2]}
+HALVES |= {"Q6_K": [208], "IQ1_M": [54], "TQ1_0": [52], "TQ2_0": [64], "MXFP4": [], "NVFP4": []}
+# Scales of one byte: their offsets, and the smallest, the largest, those beside a change of rule, one.
+BYTE_SCALES = {
+    "MXFP4": ([0], [0, 1, 2, 3, 127, 128, 253, 254, 255]),
+    "NVFP4": ([0, 1, 2, 3], [0, 1, 7, 8, 0x38, 0x77, 0x78, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF]),
+}
+# Rows of formats with blocks of one element have this many.
 ROW = 16
 # Zero, the smallest and largest subnormal, the smallest normal, one, the largest, infinity, NaN; then their negatives.
 EDGE_HALVES = [0x0000, 0x0001, 0x03FF, 0x0400, 0x3C00, 0x7BFF, 0x7C00, 0x7E00]
 EDGE_HALVES += [bits | 0x8000 for bits in EDGE_HALVES]
+RANDOM_ROWS = 2000
 
 
-def rows(name, n_bytes):
-    """Adversarial rows first, then random ones."""
-    random = np.random.default_rng([SEED, *name.encode()])
-    yield np.zeros(n_bytes, np.uint8)
-    yield np.full(n_bytes, 0xFF, np.uint8)
-    yield np.full(n_bytes, 0x80, np.uint8)
-    yield np.full(n_bytes, 0x7F, np.uint8)
-    for bits in EDGE_HALVES:
-        row = random.integers(0, 256, n_bytes, np.uint8)
-        for at in HALVES.get(name, range(0, n_bytes, 4)):
-            row[at : at + 2] = [bits & 0xFF, bits >> 8]
+def halves_of(name, n_bytes, elements):
+    return range(0, n_bytes, 4) if elements == 1 else HALVES.get(name, [0])
+
+
+def set_half(row, name, at, bits):
+    """An f16 field becomes `bits`."""
+    if name == "IQ1_M":
+        for word in range(4):
+            byte = at - 6 + 2 * word + 1
+            row[byte] = row[byte] & 0x0F | (bits >> (4 * word) & 0x0F) << 4
+    else:
+        row[at : at + 2] = [bits & 0xFF, bits >> 8]
+
+
+def random_words(kind, number, n_words):
+    """Words of random row `number`: SplitMix64 of a counter of type id, row and word."""
+    counter = np.uint64(kind << 48 | number << 16) + np.arange(n_words, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        z = (counter + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def random_row(kind, number, n_bytes, halves):
+    """The words' little-endian bytes; odd rows have scales such as files hold, exponents from −7 to 0."""
+    row = random_words(kind, number, -(-n_bytes // 8)).astype("<u8").view(np.uint8)[:n_bytes].copy()
+    if number % 2 == 1:
+        for at in halves:
+            row[at + 1] = row[at + 1] & 0x9F | 0x20
+    return row
+
+
+def hard_rows(name, kind, elements, n_bytes):
+    for fill in (0x00, 0xFF, 0x80, 0x7F):
+        yield np.full(n_bytes, fill, np.uint8)
+    halves = halves_of(name, n_bytes, elements)
+    for n, bits in enumerate(EDGE_HALVES if halves else []):
+        row = random_row(kind, RANDOM_ROWS + n, n_bytes, [])
+        for at in halves:
+            set_half(row, name, at, bits)
         yield row
-    for _ in range(RANDOM_ROWS):
-        row = random.integers(0, 256, n_bytes, np.uint8)
-        for at in HALVES.get(name, []):
-            # Scales such as files hold, either sign; the patterns above cover the rest.
-            row[at : at + 2] = np.frombuffer(np.float16(random.normal(0, 0.05)).tobytes(), np.uint8)
+    # One, the smallest and the largest scale on the smallest and the largest quants.
+    for bits in (0x3C00, 0xBC00, 0x0001, 0x7BFF, 0xFBFF) if halves and elements > 1 else ():
+        for fill in (0x00, 0xFF):
+            row = np.full(n_bytes, fill, np.uint8)
+            for at in halves:
+                set_half(row, name, at, bits)
+            yield row
+    places, scales = BYTE_SCALES.get(name, ([], []))
+    for n, scale in enumerate(scales):
+        row = random_row(kind, RANDOM_ROWS + n, n_bytes, [])
+        row[places] = scale
         yield row
+    if not halves:
+        for n in range(8):
+            yield random_row(kind, RANDOM_ROWS + len(scales) + n, n_bytes, [])
 
 
-def value_bytes(row, kind):
+def value_bits(rows, kind):
+    """The bits of the values of each row."""
     with np.errstate(all="ignore"):
-        values = gguf.quants.dequantize(row, kind).astype("<f4").reshape(-1)
-    return np.where(np.isnan(values), np.frombuffer(b"\0\0\xc0\x7f", "<f4"), values).tobytes()
+        values = gguf.quants.dequantize(rows, kind).astype("<f4").reshape(len(rows), -1)
+    return np.where(np.isnan(values), np.uint32(0x7FC00000), values.view("<u4"))
+
+
+def hashes(bits):
+    """FNV-1a of 64 bits, a value's bits at a time, of each row."""
+    found = np.full(len(bits), 0xCBF29CE484222325, np.uint64)
+    with np.errstate(over="ignore"):
+        for column in bits.T:
+            found = (found ^ column.astype(np.uint64)) * np.uint64(0x100000001B3)
+    return [f"{row:016x}" for row in found]
 
 
 def vectors(name):
     kind = gguf.GGMLQuantizationType[name]
-    elements, n_bytes = gguf.GGML_QUANT_SIZES[kind]
-    found = []
-    for row in rows(name, n_bytes * (ROW if elements == 1 else 1)):
-        values = value_bytes(row, kind)
-        entry = {"blocks": row.tobytes().hex(), "crc32": f"{zlib.crc32(values):08x}"}
-        if len(found) < ROWS_WITH_VALUES:
-            entry["values"] = values.hex()
-        found.append(entry)
+    elements, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+    n_bytes = block_bytes * (ROW if elements == 1 else 1)
+    halves = [] if elements == 1 else halves_of(name, n_bytes, elements)
+    hard = np.array(list(hard_rows(name, int(kind), elements, n_bytes)))
+    random = np.array([random_row(int(kind), number, n_bytes, halves) for number in range(RANDOM_ROWS)])
+    found = [
+        {"blocks": row.tobytes().hex(), "values": bits.astype("<u4").tobytes().hex()}
+        for row, bits in zip(hard, value_bits(hard, kind))
+    ]
+    digits = hashes(value_bits(random, kind))
     return {
         "provenance": {
             "package": "gguf 0.19.0",
             "numpy": np.__version__,
             "function": "gguf.quants.dequantize",
             "made_by": "make_blocks.py",
-            "seed": SEED,
         },
         "name": name,
         "type_id": int(kind),
         "elements": elements,
-        "bytes": n_bytes,
+        "bytes": block_bytes,
+        "halves": list(halves),
         "rows": found,
+        "hashes": ["".join(digits[at : at + 8]) for at in range(0, len(digits), 8)],
     }
 
 
-for name in sys.argv[1:] or ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0", "Q6_K"]:
+for name in sys.argv[1:] or FORMATS:
     written = vectors(name)
-    lines = ",\n".join(json.dumps(row) for row in written.pop("rows"))
-    text = json.dumps(written, indent=1)[:-2] + ',\n "rows": [\n' + lines + "\n]}\n"
-    pathlib.Path(__file__).with_name(f"{name.lower()}.json").write_text(text)
+    lists = "".join(
+        f',\n "{key}": [\n' + ",\n".join(json.dumps(row) for row in written.pop(key)) + "\n]" for key in ("rows", "hashes")
+    )
+    head = json.dumps(written | {"halves": 0}, indent=1).replace('"halves": 0', f'"halves": {json.dumps(written["halves"])}')
+    pathlib.Path(__file__).with_name(f"{name.lower()}.json").write_text(head[:-2] + lists + "\n}\n")

@@ -1,0 +1,40 @@
+//! Q2_K: 256 weights in 16 groups, a 4-bit scale and minimum each, 2.625 bits per weight.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 16 | scales: byte g has the scale of group g in its low nibble, its minimum in the high one |
+//! | 16 | 64 | qs: two bits a weight |
+//! | 80 | 2 | d, f16 |
+//! | 82 | 2 | dmin, f16 |
+//!
+//! Weight i, with h = i / 128, has bits 2r and 2r + 1 of byte `32h + i mod 32` of qs, where r = i mod 128 / 32; its
+//! group is i / 16.
+//! Value: `d · scale · q − dmin · minimum`, multiplied in this order; the difference rounded once. Outside reference:
+//! gguf 0.19.0 (`gguf.quants.Q2_K`).
+
+use kiln_abi::BlockGeometry;
+
+use super::{HostFormat, f16_at};
+
+/// The format.
+pub struct Q2K;
+
+const QS: usize = 16;
+const D: usize = 80;
+const DMIN: usize = 82;
+const _: () = assert!(DMIN + 2 == Q2K::GEOMETRY.bytes() as usize);
+
+impl HostFormat for Q2K {
+    const ID: u32 = 10;
+    const NAME: &'static str = "Q2_K";
+    const GEOMETRY: BlockGeometry = BlockGeometry::new(256, 84);
+
+    fn dequantize(block: &[u8], out: &mut [f32]) {
+        let (d, dmin) = (f16_at(block, D), f16_at(block, DMIN));
+        for (i, out) in out.iter_mut().enumerate() {
+            let q = block[QS + 32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32)) & 3;
+            let scales = block[i / 16];
+            *out = d * f32::from(scales & 15) * f32::from(q) - dmin * f32::from(scales >> 4);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Q4_K: 256 weights in 8 groups, a 6-bit scale and minimum each, 4.5 bits per weight.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 2 | d, f16 |
+//! | 2 | 2 | dmin, f16 |
+//! | 4 | 12 | scales and minima, as `k_scales.rs` says |
+//! | 16 | 128 | qs: four bits a weight |
+//!
+//! Weight i is in group g = i / 32; its nibble is in byte `32(g / 2) + i mod 32` of qs, the high one for odd g.
+//! Value: `d · scale · q − dmin · minimum`, multiplied in this order; the difference rounded once. Outside reference:
+//! gguf 0.19.0 (`gguf.quants.Q4_K`).
+
+use kiln_abi::BlockGeometry;
+
+use super::{HostFormat, f16_at, k_scales};
+
+/// The format.
+pub struct Q4K;
+
+const SCALES: usize = 4;
+const QS: usize = SCALES + k_scales::BYTES;
+const _: () = assert!(QS + 128 == Q4K::GEOMETRY.bytes() as usize);
+
+impl HostFormat for Q4K {
+    const ID: u32 = 12;
+    const NAME: &'static str = "Q4_K";
+    const GEOMETRY: BlockGeometry = BlockGeometry::new(256, 144);
+
+    fn dequantize(block: &[u8], out: &mut [f32]) {
+        let (d, dmin) = (f16_at(block, 0), f16_at(block, 2));
+        for (g, out) in out.chunks_exact_mut(32).enumerate() {
+            let (scale, min) = k_scales::scale_min(&block[SCALES..], g);
+            let (scale, min) = (d * f32::from(scale), dmin * f32::from(min));
+            for (out, byte) in out.iter_mut().zip(&block[QS + 32 * (g / 2)..]) {
+                *out = scale * f32::from(byte >> (4 * (g % 2)) & 15) - min;
+            }
+        }
+    }
+}

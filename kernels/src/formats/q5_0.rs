@@ -1,0 +1,36 @@
+//! Q5_0: 32 weights with one scale, 5.5 bits per weight.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 2 | d, f16 |
+//! | 2 | 4 | qh, u32: bit i is the high bit of weight i |
+//! | 6 | 16 | qs: byte j has the low bits of weight j in its low nibble and those of weight j + 16 in its high one |
+//!
+//! Value: `d · (q − 16)`. Outside reference: gguf 0.19.0 (`gguf.quants.Q5_0`).
+
+use kiln_abi::BlockGeometry;
+
+use super::{HostFormat, f16_at, u32_at};
+
+/// The format.
+pub struct Q5_0;
+
+const QH: usize = 2;
+const QS: usize = 6;
+const HALF: usize = 16;
+const _: () = assert!(QS + HALF == Q5_0::GEOMETRY.bytes() as usize);
+
+impl HostFormat for Q5_0 {
+    const ID: u32 = 6;
+    const NAME: &'static str = "Q5_0";
+    const GEOMETRY: BlockGeometry = BlockGeometry::new(32, 22);
+
+    fn dequantize(block: &[u8], out: &mut [f32]) {
+        let (d, qh) = (f16_at(block, 0), u32_at(block, QH));
+        for (i, out) in out.iter_mut().enumerate() {
+            let low = block[QS + i % HALF] >> (4 * (i / HALF)) & 15;
+            let q = low | (qh >> i & 1) as u8 * 16;
+            *out = d * (f32::from(q) - 16.0);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Q5_1: 32 weights with one scale and one minimum, 6 bits per weight.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 2 | d, f16 |
+//! | 2 | 2 | m, f16 |
+//! | 4 | 4 | qh, u32: bit i is the high bit of weight i |
+//! | 8 | 16 | qs: byte j has the low bits of weight j in its low nibble and those of weight j + 16 in its high one |
+//!
+//! Value: `d · q + m`, the product exact in f32, the sum rounded once. Outside reference: gguf 0.19.0
+//! (`gguf.quants.Q5_1`).
+
+use kiln_abi::BlockGeometry;
+
+use super::{HostFormat, f16_at, u32_at};
+
+/// The format.
+pub struct Q5_1;
+
+const QH: usize = 4;
+const QS: usize = 8;
+const HALF: usize = 16;
+const _: () = assert!(QS + HALF == Q5_1::GEOMETRY.bytes() as usize);
+
+impl HostFormat for Q5_1 {
+    const ID: u32 = 7;
+    const NAME: &'static str = "Q5_1";
+    const GEOMETRY: BlockGeometry = BlockGeometry::new(32, 24);
+
+    fn dequantize(block: &[u8], out: &mut [f32]) {
+        let (d, m, qh) = (f16_at(block, 0), f16_at(block, 2), u32_at(block, QH));
+        for (i, out) in out.iter_mut().enumerate() {
+            let low = block[QS + i % HALF] >> (4 * (i / HALF)) & 15;
+            let q = low | (qh >> i & 1) as u8 * 16;
+            *out = d * f32::from(q) + m;
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Q5_K: 256 weights in 8 groups, a 6-bit scale and minimum each, 5.5 bits per weight.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 2 | d, f16 |
+//! | 2 | 2 | dmin, f16 |
+//! | 4 | 12 | scales and minima, as `k_scales.rs` says |
+//! | 16 | 32 | qh: high bit of each weight |
+//! | 48 | 128 | qs: low four bits of each weight |
+//!
+//! Weight i is in group g = i / 32; its nibble is in byte `32(g / 2) + i mod 32` of qs, the high one for odd g; its
+//! high bit is bit g of byte i mod 32 of qh.
+//! Value: `d · scale · q − dmin · minimum`, multiplied in this order; the difference rounded once. Outside reference:
+//! gguf 0.19.0 (`gguf.quants.Q5_K`).
+
+use kiln_abi::BlockGeometry;
+
+use super::{HostFormat, f16_at, k_scales};
+
+/// The format.
+pub struct Q5K;
+
+const SCALES: usize = 4;
+const QH: usize = SCALES + k_scales::BYTES;
+const QS: usize = 48;
+const _: () = assert!(QS + 128 == Q5K::GEOMETRY.bytes() as usize);
+
+impl HostFormat for Q5K {
+    const ID: u32 = 13;
+    const NAME: &'static str = "Q5_K";
+    const GEOMETRY: BlockGeometry = BlockGeometry::new(256, 176);
+
+    fn dequantize(block: &[u8], out: &mut [f32]) {
+        let (d, dmin) = (f16_at(block, 0), f16_at(block, 2));
+        for (g, out) in out.chunks_exact_mut(32).enumerate() {
+            let (scale, min) = k_scales::scale_min(&block[SCALES..], g);
+            let (scale, min) = (d * f32::from(scale), dmin * f32::from(min));
+            let bytes = block[QS + 32 * (g / 2)..].iter().zip(&block[QH..]);
+            for (out, (low, high)) in out.iter_mut().zip(bytes) {
+                let q = low >> (4 * (g % 2)) & 15 | (high >> g & 1) << 4;
+                *out = scale * f32::from(q) - min;
+            }
+        }
+    }
+}
