@@ -30,7 +30,7 @@ impl HostFormat for Iq4Xs {
     fn dequantize(block: &[u8], out: &mut [f32]) {
         let (d, scales_h) = (f16_at(block, 0), u16_at(block, SCALES_H));
         for (g, out) in out.chunks_exact_mut(32).enumerate() {
-            let scale = nibble_at(block, SCALES_L, g) | (scales_h >> (2 * g) & 3) as u8 * 16;
+            let scale = nibble_at(block, SCALES_L, g) | ((scales_h >> (2 * g) & 3) as u8) << 4;
             let scale = d * (f32::from(scale) - 32.0);
             for (i, out) in out.iter_mut().enumerate() {
                 let q = block[QS + 16 * g + i % 16] >> (4 * (i / 16)) & 15;

@@ -29,7 +29,7 @@ impl HostFormat for Q5_0 {
         let (d, qh) = (f16_at(block, 0), u32_at(block, QH));
         for (i, out) in out.iter_mut().enumerate() {
             let low = block[QS + i % HALF] >> (4 * (i / HALF)) & 15;
-            let q = low | (qh >> i & 1) as u8 * 16;
+            let q = low | ((qh >> i & 1) as u8) << 4;
             *out = d * (f32::from(q) - 16.0);
         }
     }

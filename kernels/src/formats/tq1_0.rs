@@ -37,7 +37,7 @@ impl HostFormat for Tq1_0 {
             for (n, out) in part.chunks_exact_mut(bytes.len()).enumerate() {
                 for (out, byte) in out.iter_mut().zip(bytes) {
                     let fraction = byte.wrapping_mul(POWERS[n]);
-                    let digit = u16::from(fraction) * 3 >> 8;
+                    let digit = (u16::from(fraction) * 3) >> 8;
                     *out = d * (f32::from(digit) - 1.0);
                 }
             }
