@@ -248,7 +248,14 @@ fn similar(caps: &DeviceCaps, product: &MatrixProduct) -> String {
 /// # Errors
 /// The first thing that is wrong, by name.
 pub fn check(device: &dyn Device, kernel: &StagedKernel, args: &LaunchArgs) -> Result<(), LaunchError> {
-    let caps = device.caps();
+    check_args(device.caps(), kernel, args)
+}
+
+/// As [`check`], for a device that is known but not open.
+///
+/// # Errors
+/// The first thing that is wrong, by name.
+pub fn check_args(caps: &DeviceCaps, kernel: &StagedKernel, args: &LaunchArgs) -> Result<(), LaunchError> {
     check_caps(caps, kernel)?;
     let (limits, layout) = (&caps.limits, &kernel.layout);
     for (what, axis) in [("workgroups along x", 0), ("workgroups along y", 1), ("workgroups along z", 2)] {

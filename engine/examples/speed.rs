@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use kiln_abi::Device as _;
 use kiln_engine::forward::{Choice, ForwardError, feed_windows};
+use kiln_engine::plan::{ContextWish, PlanOptions};
 use kiln_engine::session::{Device, ModelFile};
 use kiln_kernels::{Registry, conformance::Random};
 use kiln_runtime::{Gpu, RuntimeOptions};
@@ -25,7 +26,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let gpu = Gpu::open(&RuntimeOptions::default())?;
     println!("{} ({})", gpu.caps().name, gpu.caps().driver);
     let started = Instant::now();
-    let backend = file.load(&registry, Device::Vulkan { gpu, n_ctx }, &|_, _| ())?;
+    let backend = file.load(
+        &registry,
+        Device::Vulkan { gpu, options: PlanOptions { context: ContextWish::Exactly(n_ctx) } },
+        &|_, _| (),
+    )?;
     println!("loaded in {:.2} s", started.elapsed().as_secs_f64());
 
     let n_vocab = u32::try_from(file.model.graph.n_vocab())?;

@@ -17,6 +17,7 @@ pub mod record;
 pub mod reference;
 pub mod sample;
 pub mod session;
+mod size;
 pub mod submit;
 pub mod tokenizer;
 pub mod upload;

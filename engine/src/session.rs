@@ -9,7 +9,9 @@ use kiln_runtime::Gpu;
 use crate::chat::{ChatError, ChatTemplate, Conversation, Message};
 use crate::forward::{Backend, Choice, Forward, ForwardError, PREFILL_WINDOW, feed_windows};
 use crate::gguf::{Gguf, GgufError};
+use crate::graph::TensorId;
 use crate::models::{self, Declined, Model};
+use crate::plan::{Plan, PlanOptions, Target};
 use crate::reference::{self, LoadError, Threads};
 use crate::sample::{SampleError, SampleOptions, Sampler};
 use crate::submit::{DeviceLoadError, DeviceModel};
@@ -64,8 +66,8 @@ pub enum Device {
     Vulkan {
         /// The device.
         gpu: Gpu,
-        /// Most positions of a sequence.
-        n_ctx: usize,
+        /// How it is planned.
+        options: PlanOptions,
     },
 }
 
@@ -89,6 +91,16 @@ impl ModelFile {
         Ok(Self { gguf, model })
     }
 
+    /// What a device would hold and do for the model.
+    ///
+    /// # Errors
+    /// What the device lacks for it, by name.
+    pub fn plan(&self, registry: &Registry, target: &Target, options: PlanOptions) -> Result<Plan, Error> {
+        let graph = &self.model.graph;
+        let type_id = |t: TensorId| self.gguf.tensor(&graph.tensors[t.0].name).map(|t| t.type_id);
+        Ok(Plan::new(graph, &type_id, registry, target, options).map_err(DeviceLoadError::from)?)
+    }
+
     /// Brings the weights to a device; `progress` counts weights.
     ///
     /// # Errors
@@ -104,8 +116,8 @@ impl ModelFile {
             Device::Reference { threads } => {
                 Box::new(reference::Model::load(gguf, graph, registry, threads, progress)?)
             }
-            Device::Vulkan { gpu, n_ctx } => {
-                Box::new(DeviceModel::load(&gpu, gguf, graph, registry, n_ctx, progress)?)
+            Device::Vulkan { gpu, options } => {
+                Box::new(DeviceModel::load(&gpu, gguf, graph, registry, options, progress)?)
             }
         })
     }

@@ -68,6 +68,13 @@ fn check_failure(args: &[&str], code: i32, part: &str) {
     assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
 }
 
+/// Code 2, and a complaint that holds `part`.
+fn check_failure_of_usage(args: &[&str], part: &str) {
+    let (code, _, stderr) = outcome(args);
+    assert_eq!(code, 2, "{args:?}: {stderr}");
+    assert!(stderr.contains(part), "{args:?}: {stderr}");
+}
+
 #[test]
 fn help_is_an_answer() {
     for args in [&["--help"][..], &["run", "--help"], &["chat", "-h"], &["--version"]] {
@@ -77,7 +84,9 @@ fn help_is_an_answer() {
     }
     let (code, stdout, _) = outcome(&["--help-env"]);
     assert_eq!(code, 0);
-    assert!(stdout.contains("KILN_THREADS") && stdout.contains("KILN_LOG"), "{stdout}");
+    for name in ["KILN_THREADS", "KILN_LOG", "KILN_VALIDATION", "KILN_WITHOUT"] {
+        assert!(stdout.contains(name), "{stdout}");
+    }
 }
 
 #[test]
@@ -95,6 +104,12 @@ fn bad_usage_is_code_2() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     let output = command.arg("--help-env").env("KILN_THREADS", "none").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    let output = command.arg("--help-env").env("KILN_WITHOUT", "f16,wings").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    check_failure_of_usage(&["run", "m", "--without", "wings"], "--without");
+    check_failure_of_usage(&["run", "m", "--activations", "f64"], "f16");
+    check_failure_of_usage(&["run", "m", "--kv-type", "q2"], "f16");
 }
 
 #[test]
@@ -109,6 +124,24 @@ fn files_that_are_no_model_fail_in_one_line() {
         check_failure(&[command, cut.path()], 1, "ends inside");
     }
     check_failure(&["run", text.path(), "-f", "absent/prompt"], 1, "absent/prompt");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_rather_than_waited_for() {
+    let path = std::env::temp_dir().join(format!("kiln-cli-{}-pipe", std::process::id()));
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let pipe = TempFile(path);
+    check_failure(&["run", pipe.path(), "-p", "hi"], 1, "not a regular file");
+}
+
+#[test]
+fn plans_are_printed_for_a_described_device() {
+    let file = TempFile::new("unplanned", &gguf(&[("general.architecture", "parrot")], &[("x.weight", 8)]));
+    let caps = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/caps/h200.json");
+    check_failure(&["inspect", file.path(), "--plan", "--caps", caps], 1, "parrot");
+    let (code, _, stderr) = outcome(&["inspect", file.path(), "--caps", caps]);
+    assert_eq!(code, 2, "{stderr}");
 }
 
 #[test]

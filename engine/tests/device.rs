@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use kiln_abi::{Device as _, DeviceError, LaunchError};
 use kiln_engine::forward::{Backend, Choice, ForwardError, feed_windows};
-use kiln_engine::plan::{Plan, PlannedStep};
+use kiln_engine::plan::{ContextWish, Plan, PlanOptions, PlannedStep, Target};
 use kiln_engine::record::{Pipelines, record};
 use kiln_engine::reference::Threads;
 use kiln_engine::session::{Device, Error, ModelFile};
@@ -23,6 +23,7 @@ const RMS_BAR: f64 = 0.015;
 /// Where the reference's two best logits are closer than this, either may win.
 const DECIDED: f32 = 0.05;
 const N_CTX: usize = 512;
+const OPTIONS: PlanOptions = PlanOptions { context: ContextWish::Exactly(N_CTX) };
 
 fn no_vulkan() -> bool {
     let skipped = std::env::var_os("KILN_NO_VULKAN").is_some();
@@ -64,7 +65,7 @@ fn reference() -> &'static dyn Backend {
 }
 
 fn on(gpu: &Gpu) -> Result<Box<dyn Backend>, Error> {
-    file().load(&Registry::builtin(), Device::Vulkan { gpu: gpu.clone(), n_ctx: N_CTX }, &|_, _| ())
+    file().load(&Registry::builtin(), Device::Vulkan { gpu: gpu.clone(), options: OPTIONS }, &|_, _| ())
 }
 
 fn clean(gpu: &Gpu) {
@@ -219,7 +220,7 @@ fn the_recording_is_the_plans_list_of_launches() {
     let graph = &file().model.graph;
     let type_id =
         |t: kiln_engine::graph::TensorId| file().gguf.tensor(&graph.tensors[t.0].name).map(|t| t.type_id);
-    let plan = Plan::new(graph, &type_id, &Registry::builtin(), &gpu.caps().limits, N_CTX).unwrap();
+    let plan = Plan::new(graph, &type_id, &Registry::builtin(), &Target::of(&gpu), OPTIONS).unwrap();
     let buffers: Vec<_> = plan.buffers.iter().map(|b| gpu.allocate(b.bytes, &b.name).unwrap()).collect();
     let commands = |step: &PlannedStep| {
         let pipelines = &mut Pipelines::default();

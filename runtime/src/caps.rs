@@ -244,9 +244,7 @@ pub(crate) fn heaps(instance: &Instance, physical: vk::PhysicalDevice, with_budg
 
 /// The room of the largest device-local heap.
 pub(crate) fn device_room(heaps: &[Heap], kind: DeviceKind) -> Room {
-    let none = Heap { bytes: 0, device_local: true, budget_bytes: None, used_bytes: None };
-    let largest = heaps.iter().filter(|h| h.device_local).max_by_key(|h| h.bytes).unwrap_or(&none);
-    Room::of(largest, system_bytes(kind))
+    Room::of_heaps(heaps, system_bytes(kind))
 }
 
 fn cooperative_shapes(instance: &Instance, physical: vk::PhysicalDevice) -> Vec<CooperativeShape> {

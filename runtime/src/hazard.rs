@@ -6,18 +6,20 @@ use kiln_abi::{Access, BufferId};
 
 /// A set of pipeline stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stages(u8);
+pub struct Stages(u8);
 
 impl Stages {
-    pub(crate) const NONE: Self = Self(0);
+    /// No stage.
+    pub const NONE: Self = Self(0);
     /// Kernels.
-    pub(crate) const COMPUTE: Self = Self(1);
+    pub const COMPUTE: Self = Self(1);
     /// Copies and fills.
-    pub(crate) const TRANSFER: Self = Self(2);
+    pub const TRANSFER: Self = Self(2);
     /// The reader of an indirect dispatch's grid.
-    pub(crate) const INDIRECT: Self = Self(4);
+    pub const INDIRECT: Self = Self(4);
 
-    pub(crate) const fn meets(self, other: Self) -> bool {
+    /// Whether the sets share a stage.
+    pub const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 }
@@ -31,19 +33,26 @@ impl BitOr for Stages {
 
 /// One command's use of the bytes `start..end` of a buffer, at one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Touch {
-    pub(crate) buffer: BufferId,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) access: Access,
-    pub(crate) stage: Stages,
+pub struct Touch {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+    /// What it does there.
+    pub access: Access,
+    /// Where in the pipeline.
+    pub stage: Stages,
 }
 
 /// Everything recorded so far at the stages `from` happens before everything later at the stages `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Barrier {
-    pub(crate) from: Stages,
-    pub(crate) to: Stages,
+pub struct Barrier {
+    /// Stages that are waited for.
+    pub from: Stages,
+    /// Stages that wait.
+    pub to: Stages,
 }
 
 /// An earlier use, as far as a later one may still have to wait for it.
@@ -59,13 +68,13 @@ struct Use {
 
 /// The uses that later commands may have to wait for.
 #[derive(Debug, Default)]
-pub(crate) struct Hazards {
+pub struct Hazards {
     uses: HashMap<BufferId, Vec<Use>>,
 }
 
 impl Hazards {
     /// The barrier that the next command needs, if it needs one; the command then counts as recorded.
-    pub(crate) fn before(&mut self, touches: &[Touch]) -> Option<Barrier> {
+    pub fn before(&mut self, touches: &[Touch]) -> Option<Barrier> {
         let mut barrier = Barrier { from: Stages::NONE, to: Stages::NONE };
         for touch in touches {
             for earlier in self.uses.get(&touch.buffer).into_iter().flatten() {

@@ -18,7 +18,7 @@ pub mod error;
 mod features;
 pub mod gpu;
 mod handle;
-mod hazard;
+pub mod hazard;
 pub mod info;
 mod instance;
 mod memory;

@@ -41,8 +41,16 @@ impl fmt::Display for Room {
 }
 
 impl Room {
+    /// The room of the largest device-local heap; `system_bytes` is what the operating system has free, where device
+    /// memory is host memory and it says so.
+    pub fn of_heaps(heaps: &[Heap], system_bytes: Option<u64>) -> Self {
+        let none = Heap { bytes: 0, device_local: true, budget_bytes: None, used_bytes: None };
+        let largest = heaps.iter().filter(|h| h.device_local).max_by_key(|h| h.bytes).unwrap_or(&none);
+        Self::of(largest, system_bytes)
+    }
+
     /// The room of a heap. A source that says nothing does not lower it.
-    pub(crate) fn of(heap: &Heap, system_bytes: Option<u64>) -> Self {
+    fn of(heap: &Heap, system_bytes: Option<u64>) -> Self {
         let budget = heap.budget_bytes.map(|budget| budget.saturating_sub(heap.used_bytes.unwrap_or(0)));
         let sources = [
             (budget, RoomBound::Budget),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::kernels::{Refusal, staged};
 use super::{Context, Failure, output};
+use crate::plan::Target;
 
 /// List the Vulkan devices, what each can run, and why not the rest.
 #[derive(clap::Args)]
@@ -17,10 +18,19 @@ pub(super) struct Args {
     /// One JSON array, for programs
     #[arg(long)]
     json: bool,
+    /// Write what a plan needs to know of one device, by its number, for `kiln inspect --plan --caps`
+    #[arg(long, value_name = "N", conflicts_with = "json")]
+    caps: Option<usize>,
 }
 
 pub(super) fn devices(context: &Context, args: &Args) -> Result<(), Failure> {
     let devices = kiln_runtime::devices()?;
+    if let Some(index) = args.caps {
+        let found = devices.iter().find(|device| device.index == index);
+        let unknown = || Failure::Usage(format!("--caps {index}: there are {} devices", devices.len()));
+        let text = Target::to_json(found.ok_or_else(unknown)?).map_err(|e| Failure::Usage(e.to_string()))?;
+        return writeln!(std::io::stdout().lock(), "{text}").map_err(output);
+    }
     let kernels = all_kernels(&context.registry)?;
     let reports = devices.iter().map(|info| (info, Fitness::of(&info.caps, &kernels)));
     let text = if args.json {

@@ -5,17 +5,20 @@ use std::num::NonZeroUsize;
 
 use tracing::Level;
 
+use super::options::Without;
 use super::{Failure, output};
 use crate::reference::Threads;
 
 const THREADS: &str = "KILN_THREADS";
 const LOG: &str = "KILN_LOG";
 const VALIDATION: &str = "KILN_VALIDATION";
+const WITHOUT: &str = "KILN_WITHOUT";
 
 /// Name, values, default and meaning of each.
 const VARIABLES: &[(&str, &str, &str, &str)] = &[
     (THREADS, "a number from 1 up", "every core", "threads of the CPU reference"),
     (LOG, "error, warn, info, debug or trace", "warn", "how much is reported on standard error"),
+    (WITHOUT, "as for --without", "none", "what devices have and Kiln shall do without"),
     (VALIDATION, "0 or 1", "0", "Vulkan's validation layer; a message of its fails the command"),
 ];
 
@@ -42,6 +45,13 @@ pub(super) fn validation() -> Result<bool, Failure> {
         _ => None,
     };
     Ok(read(VALIDATION, "0 or 1", parse)?.unwrap_or(false))
+}
+
+/// What to do without on every device.
+pub(super) fn without() -> Result<Vec<Without>, Failure> {
+    let parse = |text: &str| text.split(',').map(str::parse).collect::<Result<Vec<Without>, _>>().ok();
+    let expected = "f16, dot4, khr, cm2 or capabilities by SPIR-V's names, separated by commas";
+    Ok(read(WITHOUT, expected, parse)?.unwrap_or_default())
 }
 
 /// What is worth reporting.

@@ -6,10 +6,13 @@ use std::path::PathBuf;
 
 use kiln_kernels::Registry;
 
+use super::options::Placement;
 use super::{Context, Failure, output};
 use crate::gguf::{Array, Gguf, Tensor, Value};
 use crate::models::{self, HyperRow};
-use crate::session::{self, Error};
+use crate::plan::Target;
+use crate::session::{self, Error, ModelFile};
+use crate::size::size;
 use crate::tokenizer::Tokenizer;
 
 /// Show a file's metadata and hyper-parameters, and what Kiln declines in it and why.
@@ -22,15 +25,44 @@ pub(super) struct Args {
     /// List every tensor with its shape, slowest dimension first
     #[arg(long)]
     tensors: bool,
+    /// Show what a device would hold and run instead: residency, kernels with their reasons, launches with barriers
+    #[arg(long)]
+    plan: bool,
+    /// Plan for the device of a caps file, as `kiln devices --caps` writes it [default: this machine's device]
+    #[arg(long, value_name = "FILE", requires = "plan")]
+    caps: Option<PathBuf>,
+    #[command(flatten)]
+    placement: Placement,
 }
 
 pub(super) fn inspect(context: &Context, args: &Args) -> Result<(), Failure> {
+    if args.plan {
+        return plan(context, args);
+    }
     let gguf = Gguf::open(&args.model, &context.registry).map_err(Error::from)?;
     let mut text = String::new();
     for line in report(&gguf, &context.registry, args.tensors) {
         text += &line;
         text.push('\n');
     }
+    std::io::stdout().lock().write_all(text.as_bytes()).map_err(output)
+}
+
+/// The plan of a model on a device, or why there is none.
+fn plan(context: &Context, args: &Args) -> Result<(), Failure> {
+    let file = ModelFile::open(&args.model, &context.registry)?;
+    let target = match &args.caps {
+        Some(path) => {
+            let what = || path.display().to_string();
+            let text =
+                std::fs::read_to_string(path).map_err(|source| Failure::File { what: what(), source })?;
+            Target::from_json(&text).map_err(|why| Failure::Usage(format!("{}: {why}", what())))?
+        }
+        None => Target::of(&args.placement.open(context)?),
+    };
+    let plan = file.plan(&context.registry, &target, args.placement.plan_options(&file))?;
+    let text =
+        format!("model    {}, {} layers\n{plan}", file.model.architecture, file.model.graph.layers.len());
     std::io::stdout().lock().write_all(text.as_bytes()).map_err(output)
 }
 
@@ -120,15 +152,6 @@ fn tensor_line(tensor: &Tensor<'_>, registry: &Registry) -> String {
 /// The format's name; the reader refuses files with formats that the registry lacks.
 fn format_name<'r>(tensor: &Tensor<'_>, registry: &'r Registry) -> &'r str {
     registry.format(tensor.type_id).map_or("?", |format| format.name)
-}
-
-/// Bytes for people.
-fn size(bytes: u64) -> String {
-    const UNITS: [(&str, u32); 3] = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    match UNITS.into_iter().find(|(_, bits)| bytes >= 1 << bits) {
-        Some((unit, bits)) => format!("{:.1} {unit}", bytes as f64 / f64::from(1u32 << bits)),
-        None => format!("{bytes} bytes"),
-    }
 }
 
 /// A value on one line; long ones are cut.

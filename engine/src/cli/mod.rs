@@ -72,6 +72,12 @@ enum Failure {
 }
 
 impl Failure {
+    /// The command asks for what there is not, rather than that something failed.
+    fn is_usage(&self) -> bool {
+        use RuntimeError::{AmbiguousDevice, UnknownDevice};
+        matches!(self, Self::Usage(_) | Self::Runtime(UnknownDevice { .. } | AmbiguousDevice { .. }))
+    }
+
     /// The reader of our answers went away, as `head` does: no failure of ours.
     fn is_broken_pipe(&self) -> bool {
         match self {
@@ -101,7 +107,8 @@ pub fn cli(registry: Registry) -> ExitCode {
     let outcome = environment::threads().and_then(|threads| {
         log::start(environment::log_level()?);
         let validation = environment::validation()?;
-        let context = Context { registry, threads, validation, validation_log: OnceCell::new() };
+        let without = environment::without()?;
+        let context = Context { registry, threads, validation, without, validation_log: OnceCell::new() };
         match cli.command {
             _ if cli.help_env => environment::print(),
             Some(command) => context.run(command),
@@ -113,7 +120,7 @@ pub fn cli(registry: Registry) -> ExitCode {
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             log::say(format_args!("error: {failure}"));
-            ExitCode::from(if matches!(failure, Failure::Usage(_)) { 2 } else { 1 })
+            ExitCode::from(if failure.is_usage() { 2 } else { 1 })
         }
     }
 }
@@ -124,6 +131,8 @@ struct Context {
     threads: crate::reference::Threads,
     /// Whether devices are opened with the validation layer.
     validation: bool,
+    /// What every device shall do without.
+    without: Vec<options::Without>,
     /// What the layer said.
     validation_log: OnceCell<ValidationLog>,
 }
@@ -162,6 +171,14 @@ mod tests {
     }
 
     #[test]
+    fn asking_for_a_device_that_there_is_not_is_bad_usage() {
+        let unknown = RuntimeError::UnknownDevice { selector: "nope".into(), devices: String::new() };
+        assert!(Failure::from(unknown).is_usage());
+        let absent = RuntimeError::NoDriver { reason: String::new() };
+        assert!(!Failure::from(absent).is_usage(), "a machine without a driver is no mistake of the command");
+    }
+
+    #[test]
     fn bad_usage_is_refused() {
         let check = |args: &str, good: bool| {
             let parsed = Cli::try_parse_from(args.split(' '));
@@ -186,6 +203,8 @@ mod tests {
         check("kiln logits m.gguf --ids 1 --ids-file g --out f", false);
         check("kiln tokenize m.gguf text --lines f", false);
         check("kiln devices --json", true);
+        check("kiln devices --json --caps 0", false);
+        check("kiln inspect m.gguf --plan --caps f.json --ctx 4096 --without f16,dot4", true);
         check("kiln kernels", false);
         check("kiln kernels list --role gemv --format Q8_0", true);
         check("kiln kernels emit", false);

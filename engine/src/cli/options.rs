@@ -3,12 +3,13 @@
 use std::hash::{BuildHasher, RandomState};
 
 use clap::builder::RangedU64ValueParser;
-use kiln_abi::Device as _;
+use kiln_abi::{Device as _, spirv::Capability};
 use kiln_runtime::{Gpu, RuntimeOptions};
 
 use super::progress::Bar;
 use super::{Context, Failure};
 use crate::forward::Backend;
+use crate::plan::{ContextWish, PlanOptions};
 use crate::sample::{Penalties, SampleOptions};
 use crate::session::{Device, ModelFile};
 
@@ -95,6 +96,38 @@ pub(super) struct Placement {
     /// Put a full barrier before every command; results are the same, only slower
     #[arg(long)]
     paranoid: bool,
+    /// Do without what the device has: f16, dot4, khr, cm2, or a capability by SPIR-V's name, separated by commas
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    without: Vec<Without>,
+    /// Accuracy class: f16 keeps activations in 16-bit floats or better
+    #[arg(long, value_name = "CLASS", default_value = "f16", value_parser = ["f16"])]
+    activations: String,
+    /// Type of keys and values
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = ["f16"])]
+    kv_type: String,
+}
+
+/// Capabilities to do without.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Without(pub(super) Vec<Capability>);
+
+impl std::str::FromStr for Without {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named =
+            |part: &str| Capability::ALL.iter().copied().filter(|c| c.name().contains(part)).collect();
+        let whole = || Capability::ALL.iter().copied().find(|c| c.name() == text).map(|c| vec![c]);
+        match text {
+            "f16" => Ok(Self(vec![Capability::Float16])),
+            "dot4" => Ok(Self(named("DotProduct"))),
+            "khr" => Ok(Self(named("CooperativeMatrixKHR"))),
+            "cm2" => Ok(Self(Capability::ALL.iter().copied().filter(|c| c.name().ends_with("NV")).collect())),
+            _ => whole()
+                .map(Self)
+                .ok_or_else(|| "expected f16, dot4, khr, cm2 or a capability by SPIR-V's name".to_owned()),
+        }
+    }
 }
 
 /// The name of the CPU reference among devices.
@@ -125,19 +158,34 @@ impl Placement {
         Ok(file.load(&context.registry, device, &|done, total| bar.report(done, total))?)
     }
 
-    fn load_vulkan(&self, context: &Context, file: &ModelFile) -> Result<Box<dyn Backend>, Failure> {
+    /// The device, opened.
+    pub(super) fn open(&self, context: &Context) -> Result<Gpu, Failure> {
         let options = RuntimeOptions {
             device: self.device.clone(),
             validation: context.validation,
             paranoid: self.paranoid,
+            without: context.without.iter().chain(&self.without).flat_map(|w| &w.0).copied().collect(),
             ..RuntimeOptions::default()
         };
         let gpu = Gpu::open(&options)?;
         context.validation_log.get_or_init(|| gpu.validation_log());
+        Ok(gpu)
+    }
+
+    fn load_vulkan(&self, context: &Context, file: &ModelFile) -> Result<Box<dyn Backend>, Failure> {
+        let gpu = self.open(context)?;
         super::log::say(format_args!("note: running on {}", gpu.caps().name));
         let bar = Bar::new("uploading");
-        let device = Device::Vulkan { gpu, n_ctx: self.n_ctx(file) };
+        let device = Device::Vulkan { gpu, options: self.plan_options(file) };
         Ok(file.load(&context.registry, device, &|done, total| bar.report(done, total))?)
+    }
+
+    /// What a plan is told: a length that was asked for is kept, the default may shrink to what fits.
+    pub(super) fn plan_options(&self, file: &ModelFile) -> PlanOptions {
+        let n_ctx = self.n_ctx(file);
+        let exact = self.ctx.is_some();
+        let context = if exact { ContextWish::Exactly(n_ctx) } else { ContextWish::AtMost(n_ctx) };
+        PlanOptions { context }
     }
 
     /// Positions that a sequence may have.

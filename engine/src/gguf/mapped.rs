@@ -20,11 +20,16 @@ impl FileBytes {
     /// Map the file at `path` read-only.
     pub(super) fn map(path: &Path) -> Result<Self, GgufError> {
         let io = |source| GgufError::Io { path: path.to_path_buf(), source };
-        let file = File::open(path).map_err(io)?;
-        let metadata = file.metadata().map_err(io)?;
+        // Asked before it is opened: opening a pipe waits for somebody to write to it.
+        let metadata = std::fs::metadata(path).map_err(io)?;
         if metadata.is_dir() {
             return Err(io(std::io::ErrorKind::IsADirectory.into()));
         }
+        if !metadata.is_file() {
+            let what = "it is not a regular file, and a model is mapped from one: copy it to disk";
+            return Err(io(std::io::Error::other(what)));
+        }
+        let file = File::open(path).map_err(io)?;
         if metadata.len() == 0 {
             // An empty file cannot be mapped; it fails later, as one that lacks its magic.
             return Ok(Self::Owned(Vec::new()));

@@ -1,5 +1,10 @@
 //! Why a model cannot run on a device, though its file is fine.
 
+use kiln_abi::LaunchError;
+
+use super::memory::Remedy;
+use crate::size::size;
+
 /// A named reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -61,5 +66,28 @@ pub enum PlanError {
         what: &'static str,
         /// Its value.
         found: usize,
+    },
+    /// A launch that the device refuses.
+    #[error("`{word}`: {source}")]
+    Launch {
+        /// The graph word it serves.
+        word: String,
+        /// What the device lacks.
+        source: LaunchError,
+    },
+    /// More memory than there is.
+    #[error(
+        "weights of {} and a context of {n_ctx} need {}, {device} has {} to use: {remedy}",
+        size(remedy.weights), size(*needed), size(remedy.room)
+    )]
+    Memory {
+        /// The device.
+        device: String,
+        /// Bytes of everything.
+        needed: u64,
+        /// Positions planned for.
+        n_ctx: usize,
+        /// What would fit.
+        remedy: Remedy,
     },
 }

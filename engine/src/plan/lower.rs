@@ -21,7 +21,7 @@ use kiln_kernels::{
 };
 
 use super::{
-    Context, Holds, Plan, PlanError, PlannedBuffer, PlannedLaunch, PlannedStep, RING_WORDS, StepClass,
+    Context, Holds, PlanError, PlannedBuffer, PlannedLaunch, PlannedStep, RING_WORDS, StepClass,
     scratch::Scratch,
 };
 use crate::forward::PREFILL_WINDOW;
@@ -36,14 +36,23 @@ const SHORT_WINDOW: u32 = 16;
 /// A matrix in pieces is cut at multiples of so many rows, which keeps every piece's offset aligned.
 const PIECE_ROWS: u64 = 256;
 
-/// See [`Plan::new`].
-pub(super) fn plan(
+/// What the graph becomes on a device with such limits, whatever its memory.
+pub(super) struct Lowered {
+    pub(super) buffers: Vec<PlannedBuffer>,
+    pub(super) steps: Vec<PlannedStep>,
+    pub(super) context: Context,
+    pub(super) n_vocab: u32,
+    pub(super) window: u32,
+}
+
+/// Lowers a graph for a context of `n_ctx` positions.
+pub(super) fn lower(
     graph: &Graph,
     type_id: &dyn Fn(TensorId) -> Option<u32>,
     registry: &Registry,
     limits: &Limits,
     n_ctx: usize,
-) -> Result<Plan, PlanError> {
+) -> Result<Lowered, PlanError> {
     let n_vocab = index("the vocabulary", graph.n_vocab())?;
     let context = context(n_ctx)?;
     let window = window(limits, n_vocab);
@@ -72,7 +81,7 @@ pub(super) fn plan(
         steps.push(PlannedStep { class, launches });
     }
     planner.check_bindings()?;
-    Ok(Plan { buffers: planner.buffers, steps, context, n_vocab, window })
+    Ok(Lowered { buffers: planner.buffers, steps, context, n_vocab, window })
 }
 
 fn context(n_ctx: usize) -> Result<Context, PlanError> {

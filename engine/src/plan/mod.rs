@@ -1,17 +1,25 @@
-//! What a device will hold and do for a model: a pure function of graph, tensor formats, limits and context.
+//! What a device will hold and do for a model: a pure function of graph, tensor formats, device and options.
 //!
 //! A [`Plan`] is data: buffers, and for each class of step a list of launches over them. It has no handles, so it is
 //! made, printed and tested without a GPU. Buffers are numbered: `BufferId(i)` in a launch is `buffers[i]`.
 
 mod error;
+mod hazards;
+mod kernels;
 mod lower;
+mod matrices;
+mod memory;
 mod scratch;
+mod target;
 mod text;
 
-use kiln_abi::Limits;
 use kiln_kernels::{Call, Registry};
+use kiln_runtime::Room;
 
 pub use self::error::PlanError;
+pub use self::kernels::{PlannedKernel, PlannedKernels};
+pub use self::memory::{ContextReason, ContextWish, Need, Remedy};
+pub use self::target::{CapsFileError, Target};
 use crate::graph::{Graph, Rope, TensorId};
 
 /// How many rows and outputs a recorded command has room for.
@@ -114,9 +122,52 @@ pub struct Context {
     pub n_pages: u32,
 }
 
+/// What a caller decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlanOptions {
+    /// How long the context shall be.
+    pub context: ContextWish,
+}
+
+/// How exact the arithmetic is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccuracyClass {
+    /// Activations of at least 16-bit floats, keys and values of f16.
+    F16,
+}
+
+impl AccuracyClass {
+    /// Root mean square that logits may be off those of the f32 reference.
+    pub const fn rms_bar(self) -> f64 {
+        match self {
+            AccuracyClass::F16 => 0.015,
+        }
+    }
+}
+
+impl std::fmt::Display for AccuracyClass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            AccuracyClass::F16 => write!(f, "f16: activations f32, keys and values f16"),
+        }
+    }
+}
+
 /// The plan of one model on one device.
 #[derive(Debug, Clone)]
 pub struct Plan {
+    /// The device, on one line.
+    pub device: String,
+    /// Capabilities that the device's description names and Kiln has no use for.
+    pub unused: Vec<String>,
+    /// Memory that may be used.
+    pub room: Room,
+    /// Every kernel that a step launches.
+    pub kernels: PlannedKernels,
+    /// Why the context is as long as it is.
+    pub context_reason: ContextReason,
+    /// How exact it is.
+    pub class: AccuracyClass,
     /// Buffers; a launch names one by its index.
     pub buffers: Vec<PlannedBuffer>,
     /// Smallest class first.
@@ -136,15 +187,36 @@ impl Plan {
     /// Plans `graph` for a device; `type_id` gives each tensor's format.
     ///
     /// # Errors
-    /// What the device path lacks or the device's limits forbid, by name.
+    /// What the device path lacks, what the device's limits forbid, or what has no room, by name.
     pub fn new(
         graph: &Graph,
         type_id: &dyn Fn(TensorId) -> Option<u32>,
         registry: &Registry,
-        limits: &Limits,
-        n_ctx: usize,
+        target: &Target,
+        options: PlanOptions,
     ) -> Result<Self, PlanError> {
-        lower::plan(graph, type_id, registry, limits, n_ctx)
+        let lower = |n_ctx| lower::lower(graph, type_id, registry, &target.caps.limits, n_ctx);
+        let (lowered, context_reason) = memory::fitted(options.context, &target.caps, target.room, lower)?;
+        let kernels = kernels::stage(&lowered.steps, registry, &target.caps)?;
+        let lower::Lowered { buffers, steps, context, n_vocab, window } = lowered;
+        Ok(Self {
+            device: target.line(),
+            unused: target.unused.clone(),
+            room: target.room,
+            kernels,
+            context_reason,
+            class: AccuracyClass::F16,
+            buffers,
+            steps,
+            context,
+            n_vocab,
+            window,
+        })
+    }
+
+    /// Bytes by what they hold.
+    pub fn need(&self) -> Need {
+        Need::of(&self.buffers)
     }
 
     /// The smallest class with room for a step, by its index.

@@ -15,7 +15,7 @@ use self::step::{Span, Step};
 use crate::forward::{Backend, Choice, Forward, ForwardError};
 use crate::gguf::Gguf;
 use crate::graph::{Graph, TensorId};
-use crate::plan::{Holds, Plan, PlanError, PlannedBuffer, RING_WORDS};
+use crate::plan::{ContextReason, Holds, Plan, PlanError, PlanOptions, PlannedBuffer, RING_WORDS, Target};
 use crate::record::{Pipelines, record};
 use crate::upload::{Shared, UploadError, upload};
 
@@ -40,7 +40,7 @@ pub struct DeviceModel {
 }
 
 impl DeviceModel {
-    /// Plans for sequences of at most `n_ctx` positions and uploads; `progress` is told bytes done and in all.
+    /// Plans for sequences and uploads; `progress` is told bytes done and in all.
     ///
     /// # Errors
     /// A model that the device path declines, no room, or a tensor that cannot be read.
@@ -49,11 +49,14 @@ impl DeviceModel {
         gguf: &Gguf,
         graph: &Graph,
         registry: &Registry,
-        n_ctx: usize,
+        options: PlanOptions,
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Self, DeviceLoadError> {
         let type_id = |t: TensorId| gguf.tensor(&graph.tensors[t.0].name).map(|t| t.type_id);
-        let plan = Plan::new(graph, &type_id, registry, &gpu.caps().limits, n_ctx)?;
+        let plan = Plan::new(graph, &type_id, registry, &Target::of(gpu), options)?;
+        if let ContextReason::Shortened { .. } = plan.context_reason {
+            tracing::warn!("the context has {} positions, {}", plan.context.n_ctx, plan.context_reason);
+        }
         let shared = upload(gpu, &plan, gguf, graph, registry, progress)?;
         let pipelines = Arc::default();
         Ok(Self { gpu: gpu.clone(), plan: Arc::new(plan), shared: Arc::new(shared), pipelines })

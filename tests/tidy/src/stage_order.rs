@@ -5,6 +5,7 @@ use crate::source::{Source, Visitor, walk};
 
 /// The engine's top modules, earliest first. A module may import from its own row and from rows above it.
 pub const ORDER: &[&[&str]] = &[
+    &["size"],
     &["gguf"],
     &["tokenizer"],
     &["chat"],
