@@ -134,16 +134,12 @@ impl<'a> Source<'a> {
 
 /// Cosine and sine of each position and pair, computed in f64: `[n_ctx, n_rot / 2, 2]`.
 fn angles(rope: &Rope, factors: Option<&[f32]>, n_ctx: u32) -> Vec<f32> {
-    let frequency = |j: usize| {
-        let plain = rope.theta.powf(-2.0 * j as f64 / rope.n_rot as f64);
-        plain / factors.map_or(1.0, |f| f64::from(f[j])) / rope.position_divisor
-    };
-    let frequencies: Vec<f64> = (0..rope.n_rot / 2).map(frequency).collect();
+    let frequencies = rope.frequencies(factors);
     let mut angles = Vec::with_capacity(n_ctx as usize * rope.n_rot);
     for position in 0..n_ctx {
         for frequency in &frequencies {
             let (sin, cos) = (f64::from(position) * frequency).sin_cos();
-            angles.extend([cos as f32, sin as f32]);
+            angles.extend([cos, sin].map(|x| (x * rope.magnitude) as f32));
         }
     }
     angles

@@ -78,6 +78,14 @@ impl GraphBuilder {
         self.push(Op::Scale { x, factor }, self.widths[x.0])
     }
 
+    /// `cap · tanh(x / cap)`; `x` itself without a cap.
+    pub fn soft_cap(&mut self, x: ValueId, cap: Option<f32>) -> ValueId {
+        match cap {
+            Some(cap) => self.push(Op::SoftCap { x, cap }, self.widths[x.0]),
+            None => x,
+        }
+    }
+
     /// Root-mean-square norm of each row, or of each head when the gain is as wide as a head.
     pub fn rms_norm(&mut self, x: ValueId, gain: &str, eps: f32) -> ValueId {
         let Some(gain_id) = self.required(gain, "weight") else { return self.broken() };

@@ -9,12 +9,14 @@
 //! the stem stands for `blk.N.attn_q`.
 
 mod build;
+mod rope;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
 pub use build::{GraphBuilder, GraphError};
+pub use rope::{Rope, RopePairs, RopeScaling};
 
 /// Index of an activation of shape `[n_rows, width]` in [`Graph::widths`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,30 +97,6 @@ impl LayerState {
     }
 }
 
-/// Which elements of a head rotate together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RopePairs {
-    /// Elements `2j` and `2j + 1` (ggml's NORM).
-    Adjacent,
-    /// Elements `j` and `j + n_rot / 2` (ggml's NEOX).
-    Halves,
-}
-
-/// How positions turn into rotation angles.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rope {
-    /// Which elements rotate together.
-    pub pairs: RopePairs,
-    /// Leading elements of each head that rotate; the rest pass.
-    pub n_rot: usize,
-    /// Base of the geometric row of frequencies.
-    pub theta: f64,
-    /// Positions are divided by this (linear scaling); 1 leaves them.
-    pub position_divisor: f64,
-    /// Frequency j is divided by element j of this tensor.
-    pub factors: Option<TensorId>,
-}
-
 /// Causal attention of `n_head` query heads over `n_head_kv` key heads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Attention {
@@ -130,6 +108,8 @@ pub struct Attention {
     pub head_dim: usize,
     /// Scores are multiplied by this.
     pub scale: f32,
+    /// A scaled score s becomes `cap · tanh(s / cap)`.
+    pub soft_cap: Option<f32>,
     /// Positions that a row sees, itself included; none means all earlier ones.
     pub window: Option<usize>,
 }
@@ -157,6 +137,13 @@ pub enum Op {
         x: ValueId,
         /// Multiplier.
         factor: f32,
+    },
+    /// `cap · tanh(x / cap)`.
+    SoftCap {
+        /// Operand.
+        x: ValueId,
+        /// Largest magnitude of the result.
+        cap: f32,
     },
     /// Root-mean-square norm over each run of as many elements as the gain has: a whole row, or each head.
     RmsNorm {
@@ -221,9 +208,11 @@ impl Op {
     pub fn inputs(&self) -> impl Iterator<Item = ValueId> {
         let operands = match *self {
             Op::Embed { .. } => [None; 3],
-            Op::Scale { x, .. } | Op::RmsNorm { x, .. } | Op::Linear { x, .. } | Op::Rope { x, .. } => {
-                [Some(x), None, None]
-            }
+            Op::Scale { x, .. }
+            | Op::SoftCap { x, .. }
+            | Op::RmsNorm { x, .. }
+            | Op::Linear { x, .. }
+            | Op::Rope { x, .. } => [Some(x), None, None],
             Op::Attention { q, k, v, .. } => [Some(q), Some(k), Some(v)],
             Op::Glu { gate, up, .. } => [Some(gate), Some(up), None],
             Op::Add { a, b } => [Some(a), Some(b), None],
@@ -238,7 +227,11 @@ impl Op {
             Op::RmsNorm { gain, .. } => [Some(gain), None],
             Op::Linear { weight, bias, .. } => [Some(weight), bias],
             Op::Rope { rope, .. } => [rope.factors, None],
-            Op::Scale { .. } | Op::Attention { .. } | Op::Glu { .. } | Op::Add { .. } => [None; 2],
+            Op::Scale { .. }
+            | Op::SoftCap { .. }
+            | Op::Attention { .. }
+            | Op::Glu { .. }
+            | Op::Add { .. } => [None; 2],
         };
         operands.into_iter().flatten()
     }

@@ -20,7 +20,8 @@ fn tensors() -> Vec<TensorSpec> {
 
 fn build(g: &mut GraphBuilder) -> ValueId {
     let x = g.embed("token_embd");
-    let attention = Attention { n_head: 2, n_head_kv: 1, head_dim: 2, scale: 1.0, window: Some(3) };
+    let attention =
+        Attention { n_head: 2, n_head_kv: 1, head_dim: 2, scale: 1.0, soft_cap: None, window: Some(3) };
     let x = g.layer(x, |g, x| {
         let (q, k) = (g.linear(x, "attn_q"), g.linear(x, "attn_k"));
         let k = g.rms_norm(k, "attn_k_norm", 1e-5);

@@ -80,6 +80,10 @@ const CONSEQUENTIAL: &[(&str, Neutral, &str)] = &[
     ("logit_scale", Neutral::Number(1.0), "a logit scale"),
     ("nextn_predict_layers", Neutral::Number(0.0), "multi-token prediction"),
     ("residual_scale", Neutral::Number(1.0), "a residual scale"),
+    ("rope.scaling.alpha", Neutral::Number(0.0), "rope scaling by alpha"),
+    ("rope.scaling.yarn_attn_factor", Neutral::Number(1.0), "a YaRN attention factor of its own"),
+    ("rope.scaling.yarn_ext_factor", Neutral::Number(1.0), "YaRN in part"),
+    ("rope.scaling.yarn_log_multiplier", Neutral::Number(0.0), "a YaRN magnitude of its own"),
     ("use_parallel_residual", Neutral::Flag(false), "parallel residuals"),
 ];
 
@@ -125,6 +129,41 @@ impl<'a> Keys<'a> {
     pub fn count_or(&mut self, name: &str, default: usize) -> Result<usize, Decline> {
         let found = self.optional_count(name)?;
         Ok(found.unwrap_or_else(|| self.defaulted(name, default)))
+    }
+
+    /// A size that may be 0, which says that the model lacks the thing; `default` where the file is silent.
+    ///
+    /// # Errors
+    /// Present, but neither 0 nor a positive integer.
+    pub fn size_or(&mut self, name: &str, default: usize) -> Result<usize, Decline> {
+        if self.file.key(&self.full(name)) == Some(KeyValue::Int(0)) {
+            self.read(name);
+            return Ok(0);
+        }
+        self.count_or(name, default)
+    }
+
+    /// A cap, none where the file is silent or says 0.
+    ///
+    /// # Errors
+    /// Present, but not a finite number of 0 or more.
+    pub fn cap(&mut self, name: &str) -> Result<Option<f32>, Decline> {
+        let cap = self.number_or(name, 0.0)?;
+        if cap < 0.0 {
+            return Err(self.bad(name, cap, "a number of 0 or more"));
+        }
+        Ok((cap > 0.0).then_some(cap as f32))
+    }
+
+    /// The elements of a list; none where the file is silent or has a single value.
+    pub fn list(&mut self, name: &str) -> Option<Vec<KeyValue>> {
+        match self.file.key(&self.full(name)) {
+            Some(KeyValue::List(items)) => {
+                self.read(name);
+                Some(items)
+            }
+            _ => None,
+        }
     }
 
     /// A finite number, `default` where the file is silent.
@@ -213,13 +252,20 @@ impl<'a> Keys<'a> {
     fn read(&mut self, name: &str) -> Option<KeyValue> {
         let key = self.full(name);
         let value = self.file.key(&key)?;
-        self.log.push(HyperRow { key, value: value.to_string(), default: false });
+        self.log(HyperRow { key, value: value.to_string(), default: false });
         Some(value)
     }
 
     fn defaulted<T: ToString>(&mut self, name: &str, default: T) -> T {
-        self.log.push(HyperRow { key: self.full(name), value: default.to_string(), default: true });
+        self.log(HyperRow { key: self.full(name), value: default.to_string(), default: true });
         default
+    }
+
+    /// Keeps a row for each key, however often it is read.
+    fn log(&mut self, row: HyperRow) {
+        if self.log.iter().all(|known| known.key != row.key) {
+            self.log.push(row);
+        }
     }
 
     fn full(&self, name: &str) -> String {

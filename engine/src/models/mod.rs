@@ -6,17 +6,25 @@
 
 mod decline;
 mod file;
+mod gemma2;
+mod gemma3;
 mod keys;
 mod llama;
+mod qwen2;
+mod qwen3;
 mod rope;
+mod sizes;
 mod tensors;
 #[cfg(test)]
 pub(crate) mod tests;
+mod window;
 
 pub use decline::Decline;
 pub use keys::{FileFacts, HyperRow, KeyValue, Keys};
-pub use rope::read_rope;
+pub use rope::{read_rope, read_theta};
+pub use sizes::Sizes;
 pub use tensors::TensorList;
+pub use window::read_windows;
 
 use crate::graph::{Graph, GraphBuilder, ValueId};
 
@@ -44,7 +52,13 @@ struct Row {
     describe: fn(&dyn FileFacts) -> Result<Model, Declined>,
 }
 
-const ARCHITECTURES: &[Row] = &[row::<llama::Llama>()];
+const ARCHITECTURES: &[Row] = &[
+    row::<llama::Llama>(),
+    row::<qwen2::Qwen2>(),
+    row::<qwen3::Qwen3>(),
+    row::<gemma2::Gemma2>(),
+    row::<gemma3::Gemma3>(),
+];
 
 const fn row<A: Architecture>() -> Row {
     Row { name: A::NAME, describe: describe_as::<A> }

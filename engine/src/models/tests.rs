@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::graph::{LayerState, Op, RopePairs};
+use crate::graph::{LayerState, Op, RopePairs, RopeScaling};
 
 /// A file as plain maps.
 #[derive(Debug, Clone, Default)]
@@ -116,10 +116,14 @@ fn llama_rope_scalings_that_we_have_are_taken() {
     file.set("llama.rope.scaling.factor", KeyValue::Float(4.0));
     file.add("rope_freqs.weight", &[1]);
     let found = rope(&file);
-    assert_eq!(found.position_divisor, 4.0);
+    assert_eq!(found.scaling, RopeScaling::Linear { factor: 4.0 });
     assert!(found.factors.is_some());
     file.set("llama.rope.scaling.type", KeyValue::Text("none".into()));
-    assert_eq!(rope(&file).position_divisor, 1.0);
+    assert_eq!(rope(&file).scaling, RopeScaling::Linear { factor: 1.0 });
+    file.set("llama.rope.scaling.type", KeyValue::Text("yarn".into()));
+    let yarn = RopeScaling::Yarn { factor: 4.0, n_ctx_original: 64, beta_fast: 32.0, beta_slow: 1.0 };
+    assert_eq!(rope(&file).scaling, yarn);
+    assert_eq!(rope(&file).magnitude, 1.0 + 0.1 * 4f64.ln());
 }
 
 #[test]
@@ -155,8 +159,8 @@ fn every_disagreement_is_a_named_decline() {
     check(&|f| f.set("llama.rope.freq_base", KeyValue::Float(f64::NAN)), "BadKey");
     check(&|f| f.set("llama.rope.scaling.factor", KeyValue::Float(-2.0)), "BadKey");
     for (key, value) in [
-        ("rope.scaling.type", KeyValue::Text("yarn".into())),
-        ("rope.scaling.attn_factor", KeyValue::Float(0.7)),
+        ("rope.scaling.type", KeyValue::Text("longrope".into())),
+        ("rope.scaling.yarn_log_multiplier", KeyValue::Float(0.1)),
         ("attention.value_length", int(4)),
         ("expert_count", int(8)),
         ("attention.sliding_window", int(4096)),

@@ -260,6 +260,7 @@ impl<'a> Planner<'a> {
             Op::Glu { gate, up, activation } => self.glu(step, gate, up, activation, y),
             Op::Add { a, b } => self.add(step, a, b, y),
             Op::Scale { .. } => Err(PlanError::Word { word: "scaled activations" }),
+            Op::SoftCap { .. } => Err(PlanError::Word { word: "capped activations" }),
         }
     }
 
@@ -413,6 +414,9 @@ impl<'a> Planner<'a> {
         words: Attention,
         y: usize,
     ) -> Result<(), PlanError> {
+        if words.soft_cap.is_some() {
+            return Err(PlanError::Word { word: "capped attention scores" });
+        }
         let known = attention::HEAD_DIMS;
         let head_dim = index("a head", words.head_dim)?;
         if !known.contains(&head_dim) {

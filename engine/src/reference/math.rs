@@ -43,19 +43,17 @@ pub fn linear(x: &[f32], w: &[f32], bias: Option<&[f32]>, n_in: usize, threads: 
     if n_rows == 1 { transposed } else { transpose(&transposed, n_rows) }
 }
 
-/// Rotates pairs (a, b) of each head to (a·cos − b·sin, a·sin + b·cos), angle = position · theta^(−2j/n_rot) / factor_j.
+/// Rotates pairs (a, b) of each head to (a·cos − b·sin, a·sin + b·cos), angle = position · frequency of the pair.
 pub fn rope(x: &mut [f32], width: usize, head_dim: usize, first: usize, rope: Rope, factors: Option<&[f32]>) {
-    let Rope { pairs, n_rot, theta, position_divisor, .. } = rope;
-    let n_pairs = n_rot / 2;
+    let frequencies = rope.frequencies(factors);
+    let magnitude = rope.magnitude as f32;
     for (position, row) in (first..).zip(x.chunks_exact_mut(width)) {
-        for j in 0..n_pairs {
-            let frequency =
-                theta.powf(-2.0 * j as f64 / n_rot as f64) / f64::from(factors.map_or(1.0, |f| f[j]));
-            let (sin, cos) = (position as f64 / position_divisor * frequency).sin_cos();
-            let (sin, cos) = (sin as f32, cos as f32);
-            let (at_a, at_b) = match pairs {
+        for (j, frequency) in frequencies.iter().enumerate() {
+            let (sin, cos) = (position as f64 * frequency).sin_cos();
+            let (sin, cos) = (sin as f32 * magnitude, cos as f32 * magnitude);
+            let (at_a, at_b) = match rope.pairs {
                 RopePairs::Adjacent => (2 * j, 2 * j + 1),
-                RopePairs::Halves => (j, j + n_pairs),
+                RopePairs::Halves => (j, j + frequencies.len()),
             };
             for head in row.chunks_exact_mut(head_dim) {
                 let (a, b) = (head[at_a], head[at_b]);
@@ -66,7 +64,8 @@ pub fn rope(x: &mut [f32], width: usize, head_dim: usize, first: usize, rope: Ro
     }
 }
 
-/// For each row at position p and each query head: softmax over positions ≤ p of (q·k) · scale, times v.
+/// For each row at position p and each query head: softmax over positions ≤ p of (q·k) · scale, capped where the
+/// model says so, times v.
 ///
 /// `q` is `[n_rows, n_head · head_dim]` and stands at positions `first..`; `k` and `v` are
 /// `[first + n_rows, n_head_kv · head_dim]`.
@@ -78,7 +77,7 @@ pub fn attention(
     spec: Attention,
     threads: Threads,
 ) -> Vec<f32> {
-    let Attention { n_head, n_head_kv, head_dim, scale, window } = spec;
+    let Attention { n_head, n_head_kv, head_dim, scale, soft_cap: cap, window } = spec;
     let stride = n_head_kv * head_dim;
     let n_rows = q.len() / (n_head * head_dim);
     let work = 2 * q.len() * (first + n_rows);
@@ -89,8 +88,9 @@ pub fn attention(
         let start = window.map_or(0, |window| end.saturating_sub(window));
         let at_head = |position: usize| position * stride + head / (n_head / n_head_kv) * head_dim;
         let q = &q[index * head_dim..][..head_dim];
-        let mut scores: Vec<f32> =
-            (start..end).map(|position| scale * dot(q, &k[at_head(position)..][..head_dim])).collect();
+        let score = |position: usize| scale * dot(q, &k[at_head(position)..][..head_dim]);
+        let capped = |score: f32| cap.map_or(score, |cap| soft_cap(score, cap));
+        let mut scores: Vec<f32> = (start..end).map(|position| capped(score(position))).collect();
         softmax(&mut scores);
         for (position, score) in (start..end).zip(scores) {
             for (y, v) in y.iter_mut().zip(&v[at_head(position)..][..head_dim]) {
@@ -99,6 +99,11 @@ pub fn attention(
         }
     });
     y
+}
+
+/// cap · tanh(x / cap).
+pub fn soft_cap(x: f32, cap: f32) -> f32 {
+    cap * (x / cap).tanh()
 }
 
 /// e^x / Σ e^x in place, shifted by the largest so that nothing overflows.
@@ -183,6 +188,7 @@ fn transpose(x: &[f32], n: usize) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::RopeScaling;
 
     fn close(a: &[f32], b: &[f32]) {
         assert_eq!(a.len(), b.len());
@@ -239,8 +245,14 @@ mod tests {
 
     #[test]
     fn rope_rotates_the_stated_pairs() {
-        let spec =
-            Rope { pairs: RopePairs::Adjacent, n_rot: 4, theta: 100.0, position_divisor: 2.0, factors: None };
+        let spec = Rope {
+            pairs: RopePairs::Adjacent,
+            n_rot: 4,
+            theta: 100.0,
+            scaling: RopeScaling::Linear { factor: 2.0 },
+            magnitude: 1.0,
+            factors: None,
+        };
         let (s0, c0) = 1.5f32.sin_cos(); // position 3 over 2, frequency 1
         let (s1, c1) = 0.15f32.sin_cos(); // frequency 100^(-1/2)
         let x = [1.0, 2.0, 3.0, 4.0, 5.0];
@@ -253,13 +265,18 @@ mod tests {
         let mut slowed = x;
         rope(&mut slowed, 5, 5, 3, spec, Some(&[1.0, 0.1]));
         close(&slowed[2..4], &[3.0 * c0 - 4.0 * s0, 3.0 * s0 + 4.0 * c0]);
+        let mut louder = x;
+        rope(&mut louder, 5, 5, 3, Rope { magnitude: 2.0, ..spec }, None);
+        close(&louder[..4], &[0, 1, 2, 3].map(|i| 2.0 * adjacent[i]));
+        assert_eq!(louder[4], 5.0, "what does not rotate passes");
     }
 
     #[test]
     fn attention_is_causal_grouped_and_windowed() {
         // Scores of zero: the mean of the visible values. Two query heads share the one key head.
         let threads = Threads::new(None);
-        let spec = Attention { n_head: 2, n_head_kv: 1, head_dim: 1, scale: 1.0, window: None };
+        let spec =
+            Attention { n_head: 2, n_head_kv: 1, head_dim: 1, scale: 1.0, soft_cap: None, window: None };
         let (k, v) = ([0.0; 4], [1.0, 2.0, 6.0, 7.0]);
         close(&attention(&[1.0; 4], &k, &v, 2, spec, threads), &[3.0, 3.0, 4.0, 4.0]);
         let narrow = Attention { window: Some(2), ..spec };
@@ -268,6 +285,11 @@ mod tests {
         let k = [0.0, 3.0f32.ln() / 2.0];
         let sharp = Attention { n_head: 1, scale: 2.0, ..spec };
         close(&attention(&[1.0], &k, &[4.0, 8.0], 1, sharp, threads), &[7.0]);
+        // Capped at 0.1: weights e^0 and e^(0.1 tanh(10 ln 3)).
+        let capped = Attention { soft_cap: Some(0.1), ..sharp };
+        let high = (0.1 * (10.0 * 3.0f32.ln()).tanh()).exp();
+        let mean = (4.0 + 8.0 * high) / (1.0 + high);
+        close(&attention(&[1.0], &k, &[4.0, 8.0], 1, capped, threads), &[mean]);
     }
 
     #[test]

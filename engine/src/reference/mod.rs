@@ -62,6 +62,7 @@ impl Reference {
                 ids.iter().flat_map(|&id| &weight(table)[id as usize * n_embd..][..n_embd]).copied().collect()
             }
             Op::Scale { x, factor } => value(x).iter().map(|x| x * factor).collect(),
+            Op::SoftCap { x, cap } => value(x).iter().map(|x| math::soft_cap(*x, cap)).collect(),
             Op::RmsNorm { x, gain, eps } => math::rms_norm(value(x), weight(gain), eps),
             Op::Linear { x, weight: w, bias } => {
                 math::linear(value(x), weight(w), bias.map(weight), width(x), self.threads)
