@@ -6,7 +6,7 @@ use syn::{Attribute, Block, ImplItem, Item, Signature, TraitItem, spanned::Spann
 
 use crate::{
     lower::{Body, Lower},
-    signature::rewrite,
+    signature::{Generic, rewrite},
 };
 
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
@@ -17,16 +17,17 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let original = item.clone();
     let out = match syn::parse2::<Item>(item) {
         Ok(Item::Fn(mut f)) => {
-            let body = function(&mut f.sig, Some(&f.block), &mut errors);
+            let body = function(&mut f.sig, &Generic::default(), Some(&f.block), &mut errors);
             let (attributes, vis, sig) = (&f.attrs, &f.vis, &f.sig);
             let allow = allow(errors.is_empty());
             quote!(#(#attributes)* #allow #vis #sig #body)
         }
         Ok(Item::Trait(mut t)) => {
+            let outer = Generic::of(&t.generics);
             for item in &mut t.items {
                 if let TraitItem::Fn(f) = item {
                     let default = f.default.take();
-                    let body = function(&mut f.sig, default.as_ref(), &mut errors);
+                    let body = function(&mut f.sig, &outer, default.as_ref(), &mut errors);
                     let (attributes, sig) = (&f.attrs, &f.sig);
                     let allow = default.is_some().then(|| allow(errors.is_empty()));
                     let end = if default.is_some() { body } else { quote!(;) };
@@ -36,9 +37,10 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
             quote!(#t)
         }
         Ok(Item::Impl(mut i)) => {
+            let outer = Generic::of(&i.generics);
             for item in &mut i.items {
                 if let ImplItem::Fn(f) = item {
-                    let body = function(&mut f.sig, Some(&f.block), &mut errors);
+                    let body = function(&mut f.sig, &outer, Some(&f.block), &mut errors);
                     let (attributes, vis, sig) = (&f.attrs, &f.vis, &f.sig);
                     let allow = allow(errors.is_empty());
                     *item = ImplItem::Verbatim(quote!(#(#attributes)* #allow #vis #sig #body));
@@ -60,12 +62,18 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Rewrites the signature and lowers the body. A body with errors is left out, so that the item itself survives.
-fn function(s: &mut Signature, body: Option<&Block>, errors: &mut Vec<syn::Error>) -> TokenStream {
+fn function(
+    s: &mut Signature,
+    outer: &Generic,
+    body: Option<&Block>,
+    errors: &mut Vec<syn::Error>,
+) -> TokenStream {
     let name = s.ident.clone();
     let before = errors.len();
-    let prologue = rewrite(s, errors);
+    let generics = outer.and(&s.generics);
+    let prologue = rewrite(s, &generics, errors);
     let Some(body) = body else { return TokenStream::new() };
-    let mut lower = Lower::new(Body::Device);
+    let mut lower = Lower::new(Body::Device, generics);
     let staged = lower.function(body);
     errors.extend(lower.into_errors());
     if errors.len() > before {

@@ -6,12 +6,13 @@
 //! error at its token, and every error of an item is reported at once.
 //! Never: panics, stages, knows a buffer's element or an instruction.
 //!
-//! Reading order: `lower`, `signature`, `device`, `kernel`, `contract`, `derive_block`, `derive_push`.
+//! Reading order: `lower`, `signature`, `device`, `kernel`, `contract`, `derive_block`, `derive_push`, `derive_struct`.
 #![forbid(unsafe_code)]
 
 mod contract;
 mod derive_block;
 mod derive_push;
+mod derive_struct;
 mod device;
 mod kernel;
 mod lower;
@@ -39,6 +40,12 @@ pub fn device(options: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_derive(Block)]
 pub fn block(item: TokenStream) -> TokenStream {
     derive_block::expand(item.into()).into()
+}
+
+/// Makes a struct a value of kernels: of numbers, bools, vectors and other such structs.
+#[proc_macro_derive(Struct)]
+pub fn structure(item: TokenStream) -> TokenStream {
+    derive_struct::expand(item.into()).into()
 }
 
 /// Makes a struct of 32-bit scalars the push constants of a kernel.

@@ -1,8 +1,10 @@
 //! Signatures: what stands in one as a plain Rust type is a value of the kernel.
 
+use std::collections::BTreeSet;
+
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
-use syn::{FnArg, Pat, ReturnType, Signature, Type, spanned::Spanned};
+use syn::{FnArg, Generics, Pat, ReturnType, Signature, Type, spanned::Spanned};
 
 /// What an attribute says of a parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +16,34 @@ pub(crate) enum Role {
     Comptime,
     /// The push constants.
     Push,
+}
+
+/// Spelled so, a type is one value; another that has such a name is told by its traits.
+const VALUES: [&str; 12] =
+    ["f32", "f16", "i32", "u32", "i16", "u16", "i8", "u8", "bool", "Vec2", "Vec3", "Vec4"];
+
+/// Names of the type parameters that are in scope.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Generic(BTreeSet<String>);
+
+impl Generic {
+    /// Those of an item.
+    pub(crate) fn of(generics: &Generics) -> Self {
+        Generic(generics.type_params().map(|t| t.ident.to_string()).collect())
+    }
+
+    /// Those of a function inside it too.
+    pub(crate) fn and(&self, inner: &Generics) -> Self {
+        let inner = Generic::of(inner).0;
+        Generic(self.0.union(&inner).cloned().collect())
+    }
+
+    /// Whether the name is one value: the language's own numbers and vectors, and what starts at a type parameter.
+    fn is_one_value(&self, path: &syn::TypePath) -> bool {
+        let first = path.path.segments.first().map(|s| s.ident.to_string());
+        let known = |s: String| s == "Self" || VALUES.contains(&s.as_str()) || self.0.contains(&s);
+        path.qself.is_some() || first.is_some_and(known)
+    }
 }
 
 /// Takes the role attributes off a parameter; other attributes are errors.
@@ -32,7 +62,7 @@ pub(crate) fn role(attributes: &mut Vec<syn::Attribute>, errors: &mut Vec<syn::E
 }
 
 /// Rewrites a device function's signature; returns what its body starts with (`mut` parameters).
-pub(crate) fn rewrite(s: &mut Signature, errors: &mut Vec<syn::Error>) -> TokenStream {
+pub(crate) fn rewrite(s: &mut Signature, generics: &Generic, errors: &mut Vec<syn::Error>) -> TokenStream {
     let mut prologue = TokenStream::new();
     let mut refuse = |span, message: &str| errors.push(syn::Error::new(span, message));
     if let Some(t) = &s.constness {
@@ -68,7 +98,7 @@ pub(crate) fn rewrite(s: &mut Signature, errors: &mut Vec<syn::Error>) -> TokenS
         let staged = match role {
             Role::Comptime => continue,
             Role::Push => quote_spanned!(ty.span()=> <#ty as ::kiln_dsl::private::Push>::Staged),
-            Role::Plain => staged_type(ty, errors),
+            Role::Plain => staged_type(ty, generics, errors),
         };
         *p.ty = Type::Verbatim(staged);
     }
@@ -78,26 +108,29 @@ pub(crate) fn rewrite(s: &mut Signature, errors: &mut Vec<syn::Error>) -> TokenS
                 errors.push(syn::Error::new(r.span(), "a device function returns values; pass places in"));
                 quote!(())
             }
-            other => staged_type(other, errors),
+            other => staged_type(other, generics, errors),
         };
         **ty = Type::Verbatim(staged);
     }
     prologue
 }
 
-/// `T` is `Ex<T>`, a tuple goes by its parts, a reference stays.
-pub(crate) fn staged_type(t: &Type, errors: &mut Vec<syn::Error>) -> TokenStream {
+/// What a plain type stands for: a number or a vector is one value, a tuple goes by its parts, a reference stays, and
+/// any other name says itself what it is.
+pub(crate) fn staged_type(t: &Type, generics: &Generic, errors: &mut Vec<syn::Error>) -> TokenStream {
     match t {
-        Type::Path(_) => quote_spanned!(t.span()=> ::kiln_dsl::private::Ex<#t>),
+        Type::Path(p) if generics.is_one_value(p) => quote_spanned!(t.span()=> ::kiln_dsl::private::Ex<#t>),
+        Type::Path(_) => quote_spanned!(t.span()=> <#t as ::kiln_dsl::private::Plain>::Staged),
         Type::Reference(r) if r.mutability.is_none() => quote!(#t),
-        Type::Paren(p) => staged_type(&p.elem, errors),
-        Type::Group(g) => staged_type(&g.elem, errors),
+        Type::Paren(p) => staged_type(&p.elem, generics, errors),
+        Type::Group(g) => staged_type(&g.elem, generics, errors),
         Type::Tuple(tuple) => {
-            let parts: Vec<_> = tuple.elems.iter().map(|e| staged_type(e, errors)).collect();
+            let parts: Vec<_> = tuple.elems.iter().map(|e| staged_type(e, generics, errors)).collect();
             quote_spanned!(t.span()=> (#(#parts,)*))
         }
         other => {
-            let message = "a kernel's types are numbers, bool, vectors, tuples of them and references";
+            let message =
+                "a kernel's types are numbers, bool, vectors, structs, tuples of them and references";
             errors.push(syn::Error::new(other.span(), message));
             quote!(())
         }

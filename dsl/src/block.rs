@@ -271,7 +271,8 @@ impl<'a, T> Read for &'a Shared<T> {
 /// Workgroup memory with the first `len` elements of a buffer, read once by the whole workgroup: for the tables that
 /// decoding looks up. It holds a barrier, so all invocations of the workgroup call it.
 #[track_caller]
-pub fn stage_table<T: Elem + Value>(table: &Buf<T>, len: Ex<u32>) -> Shared<T> {
+pub fn stage_table<T: Elem + Value>(table: &Buf<T>, len: impl Read<Out = Ex<u32>>) -> Shared<T> {
+    let len = len.read();
     let staged = Shared::new(len);
     let (counted, i) = for_loop(local_id(), len, workgroup_invocations(), Hint::None);
     write(&staged.at(i), table.at(i).read());

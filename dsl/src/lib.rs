@@ -53,8 +53,39 @@
 //! parameter is written `comptime!(..)`. Lengths (`Shared::<f32>::new(n)`, `[0.0; n]`) are literals or host values.
 //! Integer arithmetic wraps; a float becomes an integer by `as` only within the integer's range; `select(c, a, b)`
 //! evaluates both. Loops are `for i in a..b`, `(a..b).step_by(s)`, `while`, `loop`, with `break`, `continue` and in
-//! kernels `return`; `#[unroll]` and `#[no_unroll]` are hints. There is no `match`, `?`, closure, slice or struct
-//! literal.
+//! kernels `return`; `#[unroll]` and `#[no_unroll]` are hints. There is no `?`, closure or slice.
+//!
+//! # Choices and struct values
+//! `match` on an integer tries its arms in order, as branches: literals, constants in capitals, ranges, several joined
+//! by `|`, and `_` last; no names are bound and there are no guards. `match comptime!(mode) { .. }` is the host's own
+//! `match`: one arm is staged. `#[derive(Struct)]` makes a struct of numbers, bools, vectors and such structs a value:
+//! literals (`Best { value, at }`), fields, `let mut`, parameters, results, arms. Its parts are values of their own.
+//! ```
+//! use kiln_dsl::prelude::*;
+//!
+//! /// The largest value so far and where it stood.
+//! #[derive(Struct, Clone, Copy)]
+//! pub struct Best { value: f32, at: u32 }
+//!
+//! #[device]
+//! fn better(a: Best, b: Best) -> Best {
+//!     if b.value > a.value { b } else { a }
+//! }
+//!
+//! #[device]
+//! fn weight(kind: u32) -> f32 {
+//!     match kind {
+//!         0 => 1.0,
+//!         1 | 2 => 0.5,
+//!         3..=9 => 0.25,
+//!         _ => 0.0,
+//!     }
+//! }
+//! ```
+//! # Lanes
+//! [`subgroup`] has what lanes do together. `subgroup::cluster_add(v, 8)` folds over clusters of eight lanes by
+//! shuffles: the order of additions is the same everywhere, so is each bit. `shuffle_xor(v, mask)` takes the masks of a
+//! comptime loop, and `acc[i]` of an array of variables with a host's `i` is one variable.
 //!
 //! # Tables, views
 //! A table that decoding looks up is a `&Buf<T>` parameter. `let grid = stage_table(&table, n);` copies its first `n`
@@ -147,7 +178,7 @@ pub use kiln_spirv_emit::disasm::disassemble;
 pub mod prelude {
     pub use half::f16;
     pub use kiln_abi::BufferRef;
-    pub use kiln_dsl_macros::{Block, Push, device, kernel};
+    pub use kiln_dsl_macros::{Block, Push, Struct, device, kernel};
 
     pub use crate::{
         block::{Block, BlockRef, Buf, BufMut, Elem, Shared, stage_table},

@@ -178,18 +178,18 @@ where
     note = "a kernel stores to `&BufMut<T>`, to workgroup memory and to `let mut` variables"
 )]
 pub trait Target {
-    /// The type of the value.
-    type T: Value;
+    /// The value it holds.
+    type Value;
     /// Where it lies.
     type Rail;
     /// The same place, its indices evaluated.
     fn pin(&self, at: Location) -> Self;
     /// Stores a value.
-    fn store(&self, value: Ex<Self::T>, at: Location);
+    fn store(&self, value: Self::Value, at: Location);
 }
 
 impl<T: Value, R: Rail> Target for Place<T, R> {
-    type T = T;
+    type Value = Ex<T>;
     type Rail = R;
     fn pin(&self, at: Location) -> Self {
         Place::new(self.path.pin(at))
@@ -204,7 +204,7 @@ pub struct LetWithoutMut;
 
 /// A name is not written; that this is an error shows in [`write()`], once.
 impl<T: Value> Target for Ex<T> {
-    type T = T;
+    type Value = Ex<T>;
     type Rail = LetWithoutMut;
     fn pin(&self, _: Location) -> Self {
         *self
@@ -214,7 +214,7 @@ impl<T: Value> Target for Ex<T> {
 
 /// `place = value`.
 #[track_caller]
-pub fn write<P: Target>(place: &P, value: Ex<P::T>)
+pub fn write<P: Target>(place: &P, value: P::Value)
 where
     P::Rail: Writable,
 {
@@ -227,16 +227,37 @@ pub fn pin<P: Target>(place: &P) -> P {
     place.pin(Location::caller())
 }
 
+/// What a `let mut` can hold: a number, a bool, a vector, a struct of them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not kept in a variable",
+    label = "a variable holds a number, a bool, a vector or a `#[derive(Struct)]` of them"
+)]
+pub trait Keep {
+    /// The variable.
+    type Variable;
+    /// Makes one that holds this.
+    #[track_caller]
+    fn keep(self) -> Self::Variable;
+}
+
+impl<T: Value> Keep for Ex<T> {
+    type Variable = Place<T, Local>;
+    #[track_caller]
+    fn keep(self) -> Place<T, Local> {
+        let at = Location::caller();
+        Place::new(Path::new(with(|s| {
+            let ty = s.b.type_of(self.id);
+            let pointer = s.b.local(ty, at);
+            s.b.store(pointer, self.id, at);
+            pointer
+        })))
+    }
+}
+
 /// A `let mut`.
 #[track_caller]
-pub fn var<T: Value>(value: Ex<T>) -> Place<T, Local> {
-    let at = Location::caller();
-    Place::new(Path::new(with(|s| {
-        let ty = s.b.type_of(value.id);
-        let pointer = s.b.local(ty, at);
-        s.b.store(pointer, value.id, at);
-        pointer
-    })))
+pub fn var<V: Keep>(value: V) -> V::Variable {
+    value.keep()
 }
 
 /// What `place[index]` indexes.

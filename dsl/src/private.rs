@@ -12,12 +12,12 @@ pub use crate::{
     },
     dims::{Dim, bind_dim, dim},
     ops::{add, bitand, bitor, bitxor, cast, div, eq, ge, gt, le, lt, mul, ne, neg, not, rem, shl, shr, sub},
-    place::{At, ByReference, Path, Rail, Slot, array, pin, repeat, var, write},
+    place::{At, ByReference, Keep, Local, Path, Rail, Slot, Target, array, pin, repeat, var, write},
     push::{Fields, MAX_PUSH_BYTES, Push, PushScalar, push},
     session::{Session, enter},
-    value::{Ex, Read, Scalar, lit_float, lit_int},
+    value::{Ex, Plain, Read, Scalar, lit_float, lit_int},
 };
-pub use kiln_spirv_emit::ir::TypeId;
+pub use kiln_spirv_emit::ir::{TypeId, ValueId};
 pub use std::primitive::{bool, f32, i8, i16, i32, u8, u16, u32};
 
 /// The invocations of a workgroup along x, y, z.

@@ -7,9 +7,15 @@ use kiln_abi::{
 use kiln_spirv_emit::ir::{Operand, Type, ValueId};
 
 use crate::{
+    math::{max as max_of, min as min_of},
+    ops::add as add_of,
+    place::host_length,
     session::with,
-    value::{Ex, Int, Num, Shape, Value, Vec4},
+    value::{Ex, Int, Num, Read, Shape, Value, Vec4},
 };
+
+/// Lanes of the widest subgroup that a device can have.
+const MAX_SUBGROUP: u32 = 128;
 
 /// Ops of one reduction for floats, signed and unsigned integers.
 fn by_class(a: ValueId, [float, signed, unsigned]: [Op; 3]) -> Op {
@@ -73,6 +79,42 @@ reductions! {
     inclusive_max Num InclusiveScan [GroupNonUniformFMax GroupNonUniformSMax GroupNonUniformUMax];
     /// The smallest of the lanes up to this one.
     inclusive_min Num InclusiveScan [GroupNonUniformFMin GroupNonUniformSMin GroupNonUniformUMin];
+}
+
+macro_rules! clusters {
+    ($($(#[$doc:meta])* $name:ident $fold:path;)*) => { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name<T: Num>(a: Ex<T>, lanes: impl Read<Out = Ex<u32>>) -> Ex<T> {
+            let mut folded = a;
+            for mask in masks(lanes.read(), Location::caller()) {
+                folded = $fold(folded, shuffle_xor(folded, mask.read()));
+            }
+            folded
+        }
+    )* };
+}
+clusters! {
+    /// The sum over the cluster: `lanes` neighbors, a power of two known while staging, on a subgroup at least as wide.
+    /// Every lane of it gets the same bits, on every device: halves are added, then quarters, in one order.
+    cluster_add add_of;
+    /// The smallest of the cluster's lanes; see [`cluster_add`].
+    cluster_min min_of;
+    /// The largest of the cluster's lanes; see [`cluster_add`].
+    cluster_max max_of;
+}
+
+/// What a butterfly over `lanes` exchanges with: 1, 2, 4 and so on.
+fn masks(lanes: Ex<u32>, at: Location) -> impl Iterator<Item = u32> {
+    let n = host_length(lanes, at);
+    with(|s| {
+        let widest = s.b.subgroup_size().unwrap_or(MAX_SUBGROUP);
+        if !n.is_power_of_two() || n > widest {
+            let message = format!("a cluster is a power of two of lanes, at most {widest} here; found {n}");
+            s.b.error("E112", message, at);
+        }
+    });
+    (0..u32::BITS).map(|bit| 1 << bit).take_while(move |&mask| mask < n.min(MAX_SUBGROUP))
 }
 
 /// The value of one lane; `lane` is the same on all of them.

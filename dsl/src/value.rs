@@ -57,6 +57,17 @@ pub trait Value: Copy + Slot<Kind = ByValue> {
     fn shape() -> Shape;
 }
 
+/// What a plain type in kernel syntax stands for: `f32` for a value, a `#[derive(Struct)]` for its parts.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a kernel value",
+    label = "a kernel value is f32, f16, i32, u32, i16, u16, i8, u8, bool, a Vec2, Vec3, Vec4 of numbers, or a \
+             `#[derive(Struct)]` of them"
+)]
+pub trait Plain {
+    /// Its form in a kernel.
+    type Staged;
+}
+
 /// A scalar.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a scalar", label = "a scalar is needed here")]
 pub trait Scalar: Value {
@@ -149,6 +160,7 @@ macro_rules! scalars {
             type Fields<R: Rail> = ();
             fn fields<R: Rail>(_: Path) {}
         }
+        impl Plain for $t { type Staged = Ex<$t>; }
         impl Scalar for $t { const DTYPE: DType = DType::$dtype; }
         $(impl $marker for $t {})*
     )* };
@@ -173,6 +185,7 @@ macro_rules! vectors {
             type Fields<R: Rail> = ();
             fn fields<R: Rail>(_: Path) {}
         }
+        impl<T: Num> Plain for $v<T> { type Staged = Ex<$v<T>>; }
         impl<T: Num> Vector for $v<T> { type Elem = T; }
         impl<T: Num> Arith for $v<T> {}
         impl<T: Num + Signed> Signed for $v<T> {}

@@ -11,6 +11,7 @@ use crate::{
     contract,
     device::allow,
     lower::{Body, Lower},
+    signature::Generic,
 };
 
 pub(super) fn kernel(
@@ -150,7 +151,7 @@ fn stage(f: &ItemFn, options: &Options, params: &[Param], errors: &mut Vec<syn::
     let (ident, generics) = (&s.ident, &s.generics);
     let (impls, types, wheres) = generics.split_for_impl();
     let before = errors.len();
-    let mut lower = Lower::new(Body::Kernel);
+    let mut lower = Lower::new(Body::Kernel, Generic::of(generics));
     let body = lower.function(&f.block);
     errors.extend(lower.into_errors());
     let body = if errors.len() > before { quote!({}) } else { body };

@@ -127,7 +127,7 @@ impl Lower {
             (_, false) => value,
         };
         let ty = ty.filter(|_| !mutable).map(|t| {
-            let t = staged_type(t, &mut self.errors);
+            let t = staged_type(t, &self.generics, &mut self.errors);
             quote_spanned!(span=> : #t)
         });
         quote_spanned!(span=> let #name #ty = #value;)
@@ -135,8 +135,10 @@ impl Lower {
 
     fn annotation(&mut self, t: &Type) -> TokenStream {
         match t {
-            Type::Path(_) => quote!(#t),
-            other => self.bad(other.span(), "a variable holds a number, a bool or a vector"),
+            Type::Path(_) => staged_type(t, &self.generics, &mut self.errors),
+            other => {
+                self.bad(other.span(), "a variable holds a number, a bool, a vector or a struct of them")
+            }
         }
     }
 

@@ -24,6 +24,17 @@ impl Lower {
             Some((_, e)) => (self.value(e), e.span()),
             None => (quote_spanned!(span=> ()), span),
         };
+        self.fork(span, (&condition, at), &then, (&otherwise, tail))
+    }
+
+    /// The branch itself: condition, first arm, second arm.
+    pub(super) fn fork(
+        &self,
+        span: Span,
+        (condition, at): (&TokenStream, Span),
+        then: &TokenStream,
+        (otherwise, tail): (&TokenStream, Span),
+    ) -> TokenStream {
         let fork = trait_call(span, "Cond", "fork", quote_spanned!(at=> &#condition));
         let (f, t, e) = (hidden("fork", span), hidden("then", span), hidden("otherwise", tail));
         quote_spanned!(span=> {

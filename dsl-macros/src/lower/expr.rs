@@ -89,6 +89,8 @@ impl Lower {
                 self.bad(span, "an array is a `let` of its own, then indexed")
             }
             Expr::If(i) => self.branch(i),
+            Expr::Match(m) => self.choose(m),
+            Expr::Struct(s) => self.struct_value(s),
             Expr::ForLoop(f) => self.for_loop(f),
             Expr::While(w) => self.while_loop(w),
             Expr::Loop(l) => self.endless_loop(l),
@@ -111,6 +113,32 @@ impl Lower {
             Expr::Macro(m) => self.macro_value(m),
             other => self.unsupported(other),
         }
+    }
+
+    /// `Pair { a: .., b }`: the struct's name gives the type of its parts.
+    fn struct_value(&mut self, s: &syn::ExprStruct) -> TokenStream {
+        self.no_attributes(&s.attrs);
+        if let Some(rest) = &s.rest {
+            return self.bad(rest.span(), "a kernel's struct value names each of its fields");
+        }
+        if let Some(q) = &s.qself {
+            return self.bad(q.span(), "a kernel's struct value is built by the struct's name");
+        }
+        let span = s.path.span();
+        let fields: Vec<_> = s
+            .fields
+            .iter()
+            .map(|f| {
+                let (member, value) = (&f.member, self.value(&f.expr));
+                quote_spanned!(f.span()=> #member: #value)
+            })
+            .collect();
+        let (path, literal) = (&s.path, hidden("Literal", span));
+        quote_spanned!(span=> {
+            #[allow(non_camel_case_types)]
+            type #literal = <#path as ::kiln_dsl::private::Plain>::Staged;
+            #literal { #(#fields),* }
+        })
     }
 
     fn macro_value(&mut self, m: &ExprMacro) -> TokenStream {
@@ -221,14 +249,12 @@ impl Lower {
     /// The end of the line: every expression without a rule is refused by name.
     fn unsupported(&mut self, e: &Expr) -> TokenStream {
         let (span, what) = match e {
-            Expr::Match(m) => (m.match_token.span, "`match` has no place in a kernel; use `if` and `else`"),
             Expr::Try(t) => (t.question_token.span, "`?` has no place in a kernel: nothing fails there"),
             Expr::Closure(c) => (c.span(), "a closure has no place here; write a `#[device]` function"),
             Expr::Unsafe(u) => (u.unsafe_token.span, "`unsafe` has no place in a kernel"),
             Expr::Async(a) => (a.async_token.span, "`async` has no place in a kernel"),
             Expr::Await(a) => (a.await_token.span, "`await` has no place in a kernel"),
             Expr::Range(r) => (r.span(), "a range is a loop's: `for i in a..b`; there are no slices"),
-            Expr::Struct(s) => (s.span(), "a kernel builds no structs; return a tuple or pass the parts"),
             Expr::Let(l) => (l.let_token.span, "`if let` has no place in a kernel; compare values"),
             Expr::Const(c) => (c.const_token.span, "a const block has no place here; use `comptime!`"),
             Expr::Break(b) => match (&b.label, &b.expr) {

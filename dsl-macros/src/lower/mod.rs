@@ -5,12 +5,16 @@
 
 mod block;
 mod branch;
+mod choose;
 mod expr;
 mod literal;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 use syn::{Expr, Macro, spanned::Spanned};
+
+use self::expr::read;
+use crate::signature::Generic;
 
 /// Which function is being lowered: `return` leaves a kernel, and ends a device function only as its last statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +33,15 @@ enum LoopKind {
 /// Lowers one function's body and collects everything wrong with it.
 pub(crate) struct Lower {
     body: Body,
+    /// Type parameters in scope.
+    generics: Generic,
     loops: Vec<LoopKind>,
     errors: Vec<syn::Error>,
 }
 
 impl Lower {
-    pub(crate) fn new(body: Body) -> Self {
-        Lower { body, loops: Vec::new(), errors: Vec::new() }
+    pub(crate) fn new(body: Body, generics: Generic) -> Self {
+        Lower { body, generics, loops: Vec::new(), errors: Vec::new() }
     }
 
     /// What was wrong, in source order.

@@ -73,6 +73,11 @@ impl Builder {
         &mut self.module.stated
     }
 
+    /// The subgroup size that the kernel asks for.
+    pub fn subgroup_size(&self) -> Option<u32> {
+        self.module.subgroup_size
+    }
+
     /// Notes an error; the kernel will have no words.
     pub fn error(&mut self, code: &'static str, message: String, at: Location) {
         self.errors.push(StageError { code, message, at });

@@ -64,6 +64,14 @@ mod bad {
         y[0] = bitcast::<u32, _>(vec2(y[0], y[1])); //~ E106 bitcast
     }
 
+    #[kernel(local_size = 32, grid = 1, subgroup = 8)]
+    pub fn clusters(y: &BufMut<u32>) {
+        let n = y[0];
+        y[1] = subgroup::cluster_add(n, 6); //~ E112 subgroup
+        y[2] = subgroup::cluster_max(n, 16); //~ E112 subgroup
+        y[3] = subgroup::cluster_min(n, n); //~ E103 subgroup
+    }
+
     #[kernel(local_size = 8, grid = 1)]
     pub fn steps(y: &BufMut<u32>) {
         for i in (0..8).step_by(0) { //~ E107 for
@@ -207,6 +215,14 @@ mod good {
         y[0] = bitcast::<u32, _>(vec2(y[0] as u16, y[1] as u16));
     }
 
+    #[kernel(local_size = 32, grid = 1, subgroup = 16)]
+    pub fn clusters(y: &BufMut<u32>) {
+        let n = y[0];
+        y[1] = subgroup::cluster_add(n, 8);
+        y[2] = subgroup::cluster_max(n, 16);
+        y[3] = subgroup::cluster_min(n, comptime!(2u32.pow(2)));
+    }
+
     #[kernel(local_size = 8, grid = 1)]
     pub fn steps(y: &BufMut<u32>) {
         for i in (0..8).step_by(1) {
@@ -288,13 +304,13 @@ mod good {
 type Staged = Result<StagedKernel, StageErrors>;
 
 macro_rules! pairs {
-    ($($name:ident)*) => { [$((stringify!($name), bad::$name.stage(), good::$name.stage())),*] };
+    ($($name:ident)*) => { vec![$((stringify!($name), bad::$name.stage(), good::$name.stage())),*] };
 }
 
-fn staged() -> [(&'static str, Staged, Staged); 13] {
+fn staged() -> Vec<(&'static str, Staged, Staged)> {
     pairs! {
         Literals Indices Lengths Arithmetic Sizes Steps Dimensions HostJump Recursion MutualRecursion Unreachable
-        Escape Unused
+        Escape Unused Clusters
     }
 }
 

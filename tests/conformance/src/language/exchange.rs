@@ -7,6 +7,7 @@ use super::{Row, same, words_of};
 
 pub(super) const CASES: &[Row] = &[
     ("reduce-scatter by shuffle_xor", reduce_scattered),
+    ("folds over clusters", clusters_folded),
     ("a table staged into workgroup memory", table_staged),
 ];
 
@@ -71,6 +72,36 @@ fn table_staged(device: &dyn Device) -> Result<(), String> {
             x: r[1].into(),
             y: r[2].into(),
         })?;
+        same(&found, &expected)?;
+    }
+    Ok(())
+}
+
+#[kernel(local_size = 64, grid = 1)]
+fn clusters(x: &Buf<f32>, y: &BufMut<f32>, #[comptime] lanes: u32) {
+    let t = local_id();
+    let v = x[t];
+    y[t * 3] = subgroup::cluster_add(v, lanes);
+    y[t * 3 + 1] = subgroup::cluster_min(v, lanes);
+    y[t * 3 + 2] = subgroup::cluster_max(v, lanes);
+}
+
+fn clusters_folded(device: &dyn Device) -> Result<(), String> {
+    // Magnitudes apart, so that another order of additions gives other bits.
+    let x: Vec<f32> = (0..64i32).map(|i| ((i * 29) % 17 - 8) as f32 * 10f32.powi(i % 7)).collect();
+    for lanes in [1usize, 2, 4] {
+        let fold = |t: usize, f: fn(f32, f32) -> f32| {
+            let mut row: Vec<f32> = x[t / lanes * lanes..][..lanes].to_vec();
+            while row.len() > 1 {
+                row = row.chunks_exact(2).map(|pair| f(pair[0], pair[1])).collect();
+            }
+            row[0].to_bits()
+        };
+        let expected: Vec<u32> =
+            (0..64).flat_map(|t| [fold(t, |a, b| a + b), fold(t, f32::min), fold(t, f32::max)]).collect();
+        let words: Vec<u32> = x.iter().map(|v| v.to_bits()).collect();
+        let args = |r: &[kiln_abi::BufferRange]| ClustersArgs { x: r[0].into(), y: r[1].into() };
+        let found = words_of(device, &Clusters::new(lanes as u32), &[&words, &[0; 192]], args)?;
         same(&found, &expected)?;
     }
     Ok(())

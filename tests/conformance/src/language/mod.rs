@@ -2,6 +2,7 @@
 //!
 //! What the registered kernels use today is no measure: a construct works on every device or it is not there.
 
+mod choice;
 mod exchange;
 mod views;
 
@@ -19,7 +20,11 @@ pub struct Case {
 
 /// Every construct's cases.
 pub fn cases() -> Vec<Case> {
-    [exchange::CASES, views::CASES].concat().into_iter().map(|(name, run)| Case { name, run }).collect()
+    [choice::CASES, exchange::CASES, views::CASES]
+        .concat()
+        .into_iter()
+        .map(|(name, run)| Case { name, run })
+        .collect()
 }
 
 /// Runs every case on `device`: how many, and what failed.

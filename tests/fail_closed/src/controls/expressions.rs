@@ -9,7 +9,6 @@ use crate::Control;
 /// Name of the fixture, staging of its twin.
 pub fn all() -> Vec<Control> {
     vec![
-        ("match_expression", || match_expression::Case::new().stage()),
         ("question_mark", || question_mark::Case::new().stage()),
         ("closure", || closure::Case::new().stage()),
         ("unsafe_block", || unsafe_block::Case::new().stage()),
@@ -17,7 +16,6 @@ pub fn all() -> Vec<Control> {
         ("await_expression", || await_expression::Case::new().stage()),
         ("range_value", || range_value::Case::new().stage()),
         ("slice", || slice::Case::new().stage()),
-        ("struct_literal", || struct_literal::Case::new().stage()),
         ("if_let", || if_let::Case::new().stage()),
         ("let_chain", || let_chain::Case::new().stage()),
         ("const_block", || const_block::Case::new().stage()),
@@ -36,16 +34,6 @@ pub fn all() -> Vec<Control> {
         ("wide_float", || wide_float::Case::new().stage()),
         ("huge_integer", || huge_integer::Case::new().stage()),
     ]
-}
-
-pub mod match_expression {
-    use kiln_dsl::prelude::*;
-
-    #[kernel(local_size = 64, grid = 1)]
-    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
-        let i = global_id_x();
-        y[i] = if i == 0 { 1.0 } else { x[i] };
-    }
 }
 
 pub mod question_mark {
@@ -122,17 +110,6 @@ pub mod slice {
         for j in 0..4 {
             y[j] = x[j];
         }
-    }
-}
-
-pub mod struct_literal {
-    use kiln_dsl::prelude::*;
-
-    #[kernel(local_size = 64, grid = 1)]
-    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
-        let i = global_id_x();
-        let (a, _) = (x[i], i);
-        y[i] = a;
     }
 }
 

@@ -1,5 +1,6 @@
 //! The control twins by topic, under the names of their fixtures.
 
+pub mod choices;
 pub mod expressions;
 pub mod functions;
 pub mod signatures;
@@ -11,6 +12,14 @@ use crate::Control;
 
 /// Every control twin.
 pub fn all() -> Vec<Control> {
-    [expressions::all(), functions::all(), signatures::all(), statements::all(), structs::all(), types::all()]
-        .concat()
+    [
+        choices::all(),
+        expressions::all(),
+        functions::all(),
+        signatures::all(),
+        statements::all(),
+        structs::all(),
+        types::all(),
+    ]
+    .concat()
 }

@@ -4,7 +4,8 @@ use kiln_dsl::prelude::*;
 pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
     let i = global_id_x();
     y[i] = match i {
-        0 => 1.0,
+        0..=7 => 1.0,
+        3..5 => 2.0,
         _ => x[i],
     };
 }

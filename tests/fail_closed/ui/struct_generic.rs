@@ -1,0 +1,14 @@
+use kiln_dsl::prelude::*;
+
+#[derive(Struct, Clone, Copy)]
+pub struct Pair<T> {
+    a: T,
+}
+
+#[kernel(local_size = 64, grid = 1)]
+pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+    let i = global_id_x();
+    y[i] = x[i];
+}
+
+fn main() {}
