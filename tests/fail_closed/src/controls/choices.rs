@@ -19,7 +19,7 @@ pub fn all() -> Vec<Control> {
         ("match_of_float", || match_of_float::Case::new().stage()),
         ("match_types", || match_types::Case::new().stage()),
         ("struct_without_derive", || struct_without_derive::Case::new().stage()),
-        ("struct_base", || struct_base::Case::new().stage()),
+        ("struct_rest", || struct_rest::Case::new().stage()),
         ("struct_missing_field", || struct_missing_field::Case::new().stage()),
         ("struct_field_type", || struct_field_type::Case::new().stage()),
         ("struct_array_field", || struct_array_field::Case::new().stage()),
@@ -171,7 +171,7 @@ pub mod struct_without_derive {
     }
 }
 
-pub mod struct_base {
+pub mod struct_rest {
     use kiln_dsl::prelude::*;
 
     #[derive(Struct, Clone, Copy)]
