@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     let backend = file.load(
         &registry,
-        Device::Vulkan { gpu, options: PlanOptions { context: ContextWish::Exactly(n_ctx) } },
+        Device::Vulkan { gpu, options: PlanOptions::new(ContextWish::Exactly(n_ctx)) },
         &|_, _| (),
     )?;
     println!("loaded in {:.2} s", started.elapsed().as_secs_f64());

@@ -23,7 +23,7 @@ const RMS_BAR: f64 = 0.015;
 /// Where the reference's two best logits are closer than this, either may win.
 const DECIDED: f32 = 0.05;
 const N_CTX: usize = 512;
-const OPTIONS: PlanOptions = PlanOptions { context: ContextWish::Exactly(N_CTX) };
+const OPTIONS: PlanOptions = PlanOptions::new(ContextWish::Exactly(N_CTX));
 
 fn no_vulkan() -> bool {
     let skipped = std::env::var_os("KILN_NO_VULKAN").is_some();

@@ -29,7 +29,7 @@ fn plan(shape: &Shape, target: &Target, context: ContextWish) -> Result<Plan, Pl
     let model = models::describe(shape).expect(shape.name);
     let graph = &model.graph;
     let type_id = |tensor: kiln_engine::graph::TensorId| shape.type_id(&graph.tensors[tensor.0], &registry);
-    Plan::new(graph, &type_id, &registry, target, PlanOptions { context })
+    Plan::new(graph, &type_id, &registry, target, PlanOptions::new(context))
 }
 
 /// A device with so much room and nothing else changed.

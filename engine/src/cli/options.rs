@@ -185,7 +185,7 @@ impl Placement {
         let n_ctx = self.n_ctx(file);
         let exact = self.ctx.is_some();
         let context = if exact { ContextWish::Exactly(n_ctx) } else { ContextWish::AtMost(n_ctx) };
-        PlanOptions { context }
+        PlanOptions::new(context)
     }
 
     /// Positions that a sequence may have.

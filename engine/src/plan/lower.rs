@@ -21,7 +21,7 @@ use kiln_kernels::{
 };
 
 use super::{
-    Context, Holds, PlanError, PlannedBuffer, PlannedLaunch, PlannedStep, RING_WORDS, StepClass,
+    Context, Holds, PlanError, PlannedBuffer, PlannedLaunch, PlannedStep, PlannedWord, RING_WORDS, StepClass,
     scratch::Scratch,
 };
 use crate::forward::PREFILL_WINDOW;
@@ -45,13 +45,14 @@ pub(super) struct Lowered {
     pub(super) window: u32,
 }
 
-/// Lowers a graph for a context of `n_ctx` positions.
+/// Lowers a graph for a context of `n_ctx` positions; without `fuse` each word has launches of its own.
 pub(super) fn lower(
     graph: &Graph,
     type_id: &dyn Fn(TensorId) -> Option<u32>,
     registry: &Registry,
     limits: &Limits,
     n_ctx: usize,
+    fuse: bool,
 ) -> Result<Lowered, PlanError> {
     let n_vocab = index("the vocabulary", graph.n_vocab())?;
     let context = context(n_ctx)?;
@@ -61,6 +62,7 @@ pub(super) fn lower(
         registry,
         type_id,
         max_binding: limits.max_binding_bytes,
+        fuse,
         n_ctx,
         context,
         window,
@@ -77,8 +79,7 @@ pub(super) fn lower(
     let mut steps = Vec::new();
     for (rows, outputs) in classes {
         let class = StepClass { rows, outputs };
-        let launches = planner.step(class, &mut scratch)?;
-        steps.push(PlannedStep { class, launches });
+        steps.push(planner.step(class, &mut scratch)?);
     }
     planner.check_bindings()?;
     Ok(Lowered { buffers: planner.buffers, steps, context, n_vocab, window })
@@ -125,6 +126,8 @@ struct Planner<'a> {
     registry: &'a Registry,
     type_id: &'a dyn Fn(TensorId) -> Option<u32>,
     max_binding: u64,
+    /// Whether several words may be one launch.
+    fuse: bool,
     n_ctx: usize,
     context: Context,
     window: u32,
@@ -175,19 +178,26 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn step(&mut self, class: StepClass, scratch: &mut Scratch) -> Result<Vec<PlannedLaunch>, PlanError> {
+    fn step(&mut self, class: StepClass, scratch: &mut Scratch) -> Result<PlannedStep, PlanError> {
         let graph = self.graph;
-        let mut step = Step { class, values: BTreeMap::new(), launches: Vec::new() };
-        let mut nodes = graph.nodes.iter().zip(graph.last_uses()).peekable();
-        while let Some((node, mut done)) = nodes.next() {
+        let mut step = Step { class, values: BTreeMap::new(), launches: Vec::new(), words: Vec::new() };
+        let mut nodes = graph.nodes.iter().zip(graph.last_uses()).enumerate().peekable();
+        while let Some((at, (node, mut done))) = nodes.next() {
+            let (reads, first) = (step.buffers(node.op.inputs()), step.launches.len());
             // A sum and the norm of it over whole rows are one launch.
-            let norm = nodes.next_if(|(next, _)| self.fuses(node, next));
-            if let (Op::Add { a, b }, Some((next, done_next))) = (node.op, norm) {
+            let norm = nodes.next_if(|(_, (next, _))| self.fuses(node, next));
+            let mut served = at..at + 1;
+            if let (Op::Add { a, b }, Some((_, (next, done_next)))) = (node.op, norm) {
                 self.add_rms_norm(&mut step, (a, b), (node.output, next), scratch)?;
                 done.extend(done_next);
+                served.end += 1;
             } else {
                 self.node(&mut step, node.op, node.output, scratch)?;
             }
+            let made = graph.nodes[served.clone()].iter().map(|node| node.output);
+            let writes = step.buffers(made);
+            let launches = first..step.launches.len();
+            step.words.push(PlannedWord { nodes: served, reads, writes, launches });
             for value in done {
                 if let Some(buffer) = step.values.remove(&value) {
                     scratch.give(buffer, graph.widths[value.0]);
@@ -195,14 +205,14 @@ impl<'a> Planner<'a> {
             }
         }
         self.choose(&mut step);
-        Ok(step.launches)
+        Ok(PlannedStep { class, launches: step.launches, words: step.words })
     }
 
     /// Whether `next` is the norm of `sum`'s whole rows.
     fn fuses(&self, sum: &Node, next: &Node) -> bool {
         let Op::RmsNorm { x, gain, .. } = next.op else { return false };
         let whole = self.graph.tensors[gain.0].n_elems() == self.graph.widths[x.0];
-        matches!(sum.op, Op::Add { .. }) && x == sum.output && whole
+        self.fuse && matches!(sum.op, Op::Add { .. }) && x == sum.output && whole
     }
 
     fn add_rms_norm(
@@ -242,6 +252,7 @@ impl<'a> Planner<'a> {
             let Op::Linear { x, weight, bias } = op else {
                 return Err(PlanError::Word { word: "an output head that is not a matrix" });
             };
+            step.values.insert(output, self.fixed.logits);
             return self.head(step, x, weight, bias);
         }
         let y = scratch.take(width, &mut self.buffers);
@@ -559,9 +570,14 @@ struct Step {
     /// Where each live value is.
     values: BTreeMap<ValueId, usize>,
     launches: Vec<PlannedLaunch>,
+    words: Vec<PlannedWord>,
 }
 
 impl Step {
+    fn buffers(&self, values: impl Iterator<Item = ValueId>) -> Vec<usize> {
+        values.filter_map(|value| self.values.get(&value).copied()).collect()
+    }
+
     fn launch(&mut self, label: &str, call: Call) {
         self.launches.push(PlannedLaunch { label: label.to_owned(), call });
     }

@@ -13,6 +13,8 @@ mod scratch;
 mod target;
 mod text;
 
+use std::ops::Range;
+
 use kiln_kernels::{Call, Registry};
 use kiln_runtime::Room;
 
@@ -107,6 +109,21 @@ pub struct PlannedStep {
     pub class: StepClass,
     /// In order.
     pub launches: Vec<PlannedLaunch>,
+    /// What the launches are for, in their order; the choice of a token after the last word is no word of the graph.
+    pub words: Vec<PlannedWord>,
+}
+
+/// Graph words and the launches that serve them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedWord {
+    /// Nodes of the graph.
+    pub nodes: Range<usize>,
+    /// Buffers of the first node's operands.
+    pub reads: Vec<usize>,
+    /// Buffer of each node's value.
+    pub writes: Vec<usize>,
+    /// Launches of the step.
+    pub launches: Range<usize>,
 }
 
 /// Positions, and how they are kept in pages.
@@ -127,6 +144,15 @@ pub struct Context {
 pub struct PlanOptions {
     /// How long the context shall be.
     pub context: ContextWish,
+    /// Each graph word by launches of its own: slower, and what the usual plan is held against.
+    pub plain: bool,
+}
+
+impl PlanOptions {
+    /// The usual plan for such a context.
+    pub const fn new(context: ContextWish) -> Self {
+        Self { context, plain: false }
+    }
 }
 
 /// How exact the arithmetic is.
@@ -195,7 +221,8 @@ impl Plan {
         target: &Target,
         options: PlanOptions,
     ) -> Result<Self, PlanError> {
-        let lower = |n_ctx| lower::lower(graph, type_id, registry, &target.caps.limits, n_ctx);
+        let limits = &target.caps.limits;
+        let lower = |n_ctx| lower::lower(graph, type_id, registry, limits, n_ctx, !options.plain);
         let (lowered, context_reason) = memory::fitted(options.context, &target.caps, target.room, lower)?;
         let kernels = kernels::stage(&lowered.steps, registry, &target.caps)?;
         let lower::Lowered { buffers, steps, context, n_vocab, window } = lowered;
