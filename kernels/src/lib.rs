@@ -23,7 +23,7 @@ pub mod step;
 pub mod variant;
 
 pub use call::Call;
-pub use formats::{Format, HostFormat};
+pub use formats::{Format, HostFormat, Quantize};
 pub use kiln_dsl::disassemble;
 pub use registry::{DequantizeError, DeviceRow, DuplicateFormat, FormatRow, Registry};
 pub use variant::Variant;

@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use kiln_kernels::{FormatRow, Registry};
+use kiln_kernels::formats::{Q4_0, Q8_0};
+use kiln_kernels::{FormatRow, Quantize, Registry};
 use serde::Deserialize;
 
 /// What `tests/vectors/formats/make_blocks.py` wrote.
@@ -19,6 +20,14 @@ struct Vectors {
     halves: Vec<usize>,
     rows: Vec<Row>,
     /// Eight in a string.
+    hashes: Vec<String>,
+    quantized: Option<Quantized>,
+}
+
+/// Values and the blocks made of them.
+#[derive(Deserialize)]
+struct Quantized {
+    rows: Vec<Row>,
     hashes: Vec<String>,
 }
 
@@ -59,30 +68,38 @@ fn stored(row: &Row) -> Vec<u32> {
     bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
-/// Random row `number` of a format, as the script makes it.
+/// Word `at` of random row `number`, as the script makes it.
+fn random_word(type_id: u32, number: u64, at: u64) -> u64 {
+    let counter = u64::from(type_id) << 48 | number << 16 | at;
+    let z = (counter + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
 fn random_row(v: &Vectors, number: u64) -> Vec<u8> {
     let n_bytes = v.bytes as usize * if v.elements == 1 { 16 } else { 1 };
-    let word = |at: u64| {
-        let counter = u64::from(v.type_id) << 48 | number << 16 | at;
-        let z = (counter + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    };
-    let mut row: Vec<u8> = (0..).flat_map(|at| word(at).to_le_bytes()).take(n_bytes).collect();
+    let words = (0..).flat_map(|at| random_word(v.type_id, number, at).to_le_bytes());
+    let mut row: Vec<u8> = words.take(n_bytes).collect();
     for &at in v.halves.iter().filter(|_| number % 2 == 1) {
         row[at + 1] = row[at + 1] & 0x9f | 0x20;
     }
     row
 }
 
-/// FNV-1a of 64 bits, a value at a time: bijective in each, so that one changed value always shows.
-fn hash(bits: &[u32]) -> u64 {
-    bits.iter().fold(0xcbf2_9ce4_8422_2325, |h, v| (h ^ u64::from(*v)).wrapping_mul(0x100_0000_01b3))
+fn random_values(type_id: u32, number: u64) -> Vec<f32> {
+    let words = (0..16).map(|at| random_word(0x4000 | type_id, number, at));
+    let halves = words.flat_map(|word| [word as u32, (word >> 32) as u32]);
+    halves.map(|bits| f32::from_bits(bits & 0x83ff_ffff | 0x3c00_0000)).collect()
 }
 
-fn hashes(v: &Vectors) -> Vec<u64> {
-    let digits = v.hashes.concat();
+/// FNV-1a of 64 bits, a value at a time: bijective in each, so that one changed value always shows.
+fn hash(values: impl IntoIterator<Item = u32>) -> u64 {
+    values.into_iter().fold(0xcbf2_9ce4_8422_2325, |h, v| (h ^ u64::from(v)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn hashes(strings: &[String]) -> Vec<u64> {
+    let digits = strings.concat();
     (0..digits.len() / 16).map(|at| u64::from_str_radix(&digits[16 * at..][..16], 16).unwrap()).collect()
 }
 
@@ -104,7 +121,7 @@ fn names_ids_and_blocks_are_ggmls() {
         let v = vectors(format);
         let geometry = (format.geometry.elements(), format.geometry.bytes());
         assert_eq!((format.name, format.id, geometry), (v.name.as_str(), v.type_id, (v.elements, v.bytes)));
-        assert!(v.rows.len() >= 20 && hashes(&v).len() == 2000, "{}", v.name);
+        assert!(v.rows.len() >= 20 && hashes(&v.hashes).len() == 2000, "{}", v.name);
     }
 }
 
@@ -125,12 +142,17 @@ fn every_format_decodes_hard_blocks_as_gguf_py_does() {
 fn every_format_decodes_random_blocks_as_gguf_py_does() {
     for format in Registry::builtin().formats() {
         let v = vectors(format);
-        for (number, expected) in (0..).zip(hashes(&v)) {
+        for (number, expected) in (0..).zip(hashes(&v.hashes)) {
             let mut found = decoded(format, &random_row(&v, number));
-            assert_eq!(hash(&found), expected, "{} random row {number}", format.name);
+            assert_eq!(hash(found.iter().copied()), expected, "{} random row {number}", format.name);
             let element = number as usize * 37 % found.len();
             found[element] ^= 1;
-            assert_ne!(hash(&found), expected, "{} random row {number}, element {element}", format.name);
+            assert_ne!(
+                hash(found.iter().copied()),
+                expected,
+                "{} random row {number}, element {element}",
+                format.name
+            );
         }
     }
 }
@@ -149,4 +171,36 @@ fn every_byte_of_a_block_is_read() {
             assert!(seen, "{}: byte {byte}", format.name);
         }
     }
+}
+
+fn quantizes_as_gguf_py_does<F: Quantize>() {
+    let v = vectors(Registry::builtin().format(F::ID).unwrap());
+    let quantized = v.quantized.unwrap();
+    let mut block = vec![0; F::GEOMETRY.bytes() as usize];
+    for (at, row) in quantized.rows.iter().enumerate() {
+        let values: Vec<f32> = stored(row).into_iter().map(f32::from_bits).collect();
+        F::quantize(&values, &mut block);
+        assert_eq!(block, from_hex(&row.blocks), "{} row {at}: {values:?}", F::NAME);
+    }
+    let expected = hashes(&quantized.hashes);
+    assert!(quantized.rows.len() >= 20 && expected.len() == 2000);
+    for (number, expected) in (0..).zip(expected) {
+        F::quantize(&random_values(F::ID, number), &mut block);
+        let found = |block: &[u8]| hash(block.iter().copied().map(u32::from));
+        assert_eq!(found(&block), expected, "{} random row {number}", F::NAME);
+        let at = number as usize % block.len();
+        block[at] ^= 1;
+        assert_ne!(found(&block), expected, "{} random row {number}, byte {at}", F::NAME);
+    }
+    // The inverse of such a scale has no f32: gguf-py's quants are then whatever a cast of NaN gives.
+    F::quantize(&vec![1e-38; F::GEOMETRY.elements() as usize], &mut block);
+    let mut values = vec![1.0; F::GEOMETRY.elements() as usize];
+    F::dequantize(&block, &mut values);
+    assert!(values.iter().all(|v| *v == 0.0), "{}: {values:?}", F::NAME);
+}
+
+#[test]
+fn formats_that_the_host_writes_are_written_as_gguf_py_does() {
+    quantizes_as_gguf_py_does::<Q8_0>();
+    quantizes_as_gguf_py_does::<Q4_0>();
 }

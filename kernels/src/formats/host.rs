@@ -15,6 +15,25 @@ pub trait HostFormat {
     fn dequantize(block: &[u8], out: &mut [f32]);
 }
 
+/// A format that the host writes.
+pub trait Quantize: HostFormat {
+    /// The block nearest to `GEOMETRY.elements()` finite values, by the format's plain rule.
+    ///
+    /// A scale too large for f16 is infinite; one whose inverse is too large for f32 makes every quant zero.
+    fn quantize(values: &[f32], block: &mut [u8]);
+}
+
+/// `1 / d`, zero where it is not finite.
+pub(super) fn inverse(d: f32) -> f32 {
+    let inverse = d.recip();
+    if inverse.is_finite() { inverse } else { 0.0 }
+}
+
+/// Stores `value` as a little-endian f16 at byte `at` of a block.
+pub(super) fn set_f16(block: &mut [u8], at: usize, value: f32) {
+    block[at..at + 2].copy_from_slice(&half::f16::from_f32(value).to_le_bytes());
+}
+
 /// The little-endian u16 at byte `at` of a block.
 pub(super) fn u16_at(block: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([block[at], block[at + 1]])

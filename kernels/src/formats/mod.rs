@@ -1,5 +1,6 @@
 //! Tensor formats: one file each. Nothing else in the project names or matches on one.
 
+pub mod activations;
 mod bf16;
 mod codebook;
 mod f16;
@@ -33,12 +34,35 @@ mod tq2_0;
 
 use kiln_dsl::prelude::*;
 
-use self::host::{f16_at, nibble_at, u16_at, u32_at};
+use self::host::{f16_at, inverse, nibble_at, set_f16, u16_at, u32_at};
 pub use self::{
-    bf16::Bf16, f16::F16, f32::F32, host::HostFormat, iq1_m::Iq1M, iq1_s::Iq1S, iq2_s::Iq2S, iq2_xs::Iq2Xs,
-    iq2_xxs::Iq2Xxs, iq3_s::Iq3S, iq3_xxs::Iq3Xxs, iq4_nl::Iq4Nl, iq4_xs::Iq4Xs, mxfp4::Mxfp4, nvfp4::Nvfp4,
-    q2_k::Q2K, q3_k::Q3K, q4_0::Q4_0, q4_1::Q4_1, q4_k::Q4K, q5_0::Q5_0, q5_1::Q5_1, q5_k::Q5K, q6_k::Q6K,
-    q8_0::Q8_0, tq1_0::Tq1_0, tq2_0::Tq2_0,
+    bf16::Bf16,
+    f16::F16,
+    f32::F32,
+    host::{HostFormat, Quantize},
+    iq1_m::Iq1M,
+    iq1_s::Iq1S,
+    iq2_s::Iq2S,
+    iq2_xs::Iq2Xs,
+    iq2_xxs::Iq2Xxs,
+    iq3_s::Iq3S,
+    iq3_xxs::Iq3Xxs,
+    iq4_nl::Iq4Nl,
+    iq4_xs::Iq4Xs,
+    mxfp4::Mxfp4,
+    nvfp4::Nvfp4,
+    q2_k::Q2K,
+    q3_k::Q3K,
+    q4_0::Q4_0,
+    q4_1::Q4_1,
+    q4_k::Q4K,
+    q5_0::Q5_0,
+    q5_1::Q5_1,
+    q5_k::Q5K,
+    q6_k::Q6K,
+    q8_0::Q8_0,
+    tq1_0::Tq1_0,
+    tq2_0::Tq2_0,
 };
 
 /// A format that the host and kernels decode.

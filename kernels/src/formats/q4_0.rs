@@ -5,12 +5,13 @@
 //! | 0 | 2 | d, f16 |
 //! | 2 | 16 | qs: byte j has weight j in its low nibble and weight j + 16 in its high one |
 //!
-//! Value: `d · (q − 8)`. Outside reference: gguf 0.19.0 (`gguf.quants.Q4_0`).
+//! Value: `d · (q − 8)`. To quantize: `d = x / −8` for the x of largest magnitude (of equals the first), `q = x · (1 / d) +
+//! 8.5` without its fraction, at most 15. Outside reference: gguf 0.19.0 (`gguf.quants.Q4_0`).
 
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{HostFormat, f16_at, packed_element, packed_four};
+use super::{HostFormat, Quantize, f16_at, inverse, packed_element, packed_four, set_f16};
 
 /// The block as kernels read it: in 16-bit words, since it is aligned to two bytes only.
 #[derive(Block)]
@@ -39,6 +40,20 @@ impl HostFormat for Q4_0 {
         for (j, q) in block[QS..QS + HALF].iter().enumerate() {
             out[j] = value(q & 15);
             out[j + HALF] = value(q >> 4);
+        }
+    }
+}
+
+impl Quantize for Q4_0 {
+    fn quantize(values: &[f32], block: &mut [u8]) {
+        let larger = |max: f32, x: f32| if x.abs() > max.abs() { x } else { max };
+        let largest = values.iter().copied().reduce(larger).unwrap_or(0.0);
+        let d = largest / -8.0;
+        let inverse = inverse(d);
+        set_f16(block, 0, d);
+        let quant = |x: f32| ((x * inverse + 8.5) as u8).min(15);
+        for (j, byte) in block[QS..QS + HALF].iter_mut().enumerate() {
+            *byte = quant(values[j]) | quant(values[j + HALF]) << 4;
         }
     }
 }

@@ -5,12 +5,13 @@
 //! | 0 | 2 | d, f16 |
 //! | 2 | 32 | qs, signed bytes |
 //!
-//! Value: `d · q`, exact in f32. Outside reference: gguf 0.19.0 (`gguf.quants.Q8_0`).
+//! Value: `d · q`, exact in f32. To quantize: `d = max |x| / 127`, `q = x · (1 / d)` rounded half away from zero.
+//! Outside reference: gguf 0.19.0 (`gguf.quants.Q8_0`).
 
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{HostFormat, f16_at, packed_element, packed_four};
+use super::{HostFormat, Quantize, f16_at, inverse, packed_element, packed_four, set_f16};
 
 /// The block as kernels read it: in 16-bit words, since it is aligned to two bytes only.
 #[derive(Block)]
@@ -36,6 +37,17 @@ impl HostFormat for Q8_0 {
         let d = f16_at(block, 0);
         for (out, q) in out.iter_mut().zip(&block[QS..]) {
             *out = d * f32::from(q.cast_signed());
+        }
+    }
+}
+
+impl Quantize for Q8_0 {
+    fn quantize(values: &[f32], block: &mut [u8]) {
+        let d = values.iter().fold(0.0_f32, |max, &x| max.max(x.abs())) / 127.0;
+        let inverse = inverse(d);
+        set_f16(block, 0, d);
+        for (q, x) in block[QS..].iter_mut().zip(values) {
+            *q = ((x * inverse).round() as i8).cast_unsigned();
         }
     }
 }

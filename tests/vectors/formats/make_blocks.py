@@ -4,7 +4,8 @@
 
 A row is whole blocks in hex, chosen to be hard, with its dequantized values, f32 in little-endian hex. `hashes` are those
 of 2000 random rows, which `random_row` makes from nothing but their number, one of 16 digits after the other. NaN counts
-as 7fc00000 on both sides.
+as 7fc00000 on both sides. `quantized` is the way back, for formats that the host writes: values and the block that gguf-py makes of
+them, chosen ones and the hashes of 2000 random ones.
 """
 import json
 import pathlib
@@ -29,6 +30,7 @@ ROW = 16
 EDGE_HALVES = [0x0000, 0x0001, 0x03FF, 0x0400, 0x3C00, 0x7BFF, 0x7C00, 0x7E00]
 EDGE_HALVES += [bits | 0x8000 for bits in EDGE_HALVES]
 RANDOM_ROWS = 2000
+QUANTIZED = ["Q4_0", "Q8_0"]
 
 
 def halves_of(name, n_bytes, elements):
@@ -98,12 +100,48 @@ def value_bits(rows, kind):
 
 
 def hashes(bits):
-    """FNV-1a of 64 bits, a value's bits at a time, of each row."""
+    """FNV-1a of 64 bits, a value's bits (or a byte) at a time, of each row."""
     found = np.full(len(bits), 0xCBF29CE484222325, np.uint64)
     with np.errstate(over="ignore"):
         for column in bits.T:
             found = (found ^ column.astype(np.uint64)) * np.uint64(0x100000001B3)
     return [f"{row:016x}" for row in found]
+
+
+def random_values(kind, number):
+    """32 values, exponents from −7 to 0, from the words of a type id that no format has."""
+    bits = random_words(0x4000 | kind, number, 16).astype("<u8").view("<u4")
+    return (bits & np.uint32(0x83FFFFFF) | np.uint32(0x3C000000)).view("<f4")
+
+
+def hard_values():
+    ramp = np.arange(32, dtype=np.float32)
+    for scale in (0.0, -0.0, 1.0, -1.0, 65504.0, 3e4 * 127, 1e30, 1e-3, 1e-5, 1e-7, 1e-30):
+        yield np.full(32, scale, np.float32)
+        yield (ramp - 17) * np.float32(scale / 16)
+    # Ties: exactly between two quants of Q8_0, then of Q4_0; and two values of largest magnitude, either sign first.
+    yield np.where(ramp == 31, np.float32(127), ramp - np.float32(15.5))
+    yield np.where(ramp == 31, np.float32(-8), np.float32(0.5) * (ramp % 16) - np.float32(4.25))
+    for first in (-8, 8):
+        yield np.where(ramp == 3, np.float32(first), np.where(ramp == 20, np.float32(-first), ramp / 8))
+    yield np.where(ramp == 9, np.float32(-3.5), np.float32(0))
+
+
+def quantized(kind):
+    def blocks(rows):
+        with np.errstate(over="ignore"):
+            return gguf.quants.quantize(rows, kind).reshape(len(rows), -1)
+
+    hard = np.array(list(hard_values()))
+    random = np.array([random_values(int(kind), number) for number in range(RANDOM_ROWS)])
+    digits = hashes(blocks(random))
+    return {
+        "rows": [
+            {"blocks": block.tobytes().hex(), "values": row.astype("<f4").tobytes().hex()}
+            for row, block in zip(hard, blocks(hard))
+        ],
+        "hashes": ["".join(digits[at : at + 8]) for at in range(0, len(digits), 8)],
+    }
 
 
 def vectors(name):
@@ -135,10 +173,18 @@ def vectors(name):
     }
 
 
+def lists(written):
+    """A list a key, an entry a line."""
+    return ",\n".join(
+        f' "{key}": [\n' + ",\n".join(json.dumps(entry) for entry in entries) + "\n]" for key, entries in written.items()
+    )
+
+
 for name in sys.argv[1:] or FORMATS:
     written = vectors(name)
-    lists = "".join(
-        f',\n "{key}": [\n' + ",\n".join(json.dumps(row) for row in written.pop(key)) + "\n]" for key in ("rows", "hashes")
-    )
-    head = json.dumps(written | {"halves": 0}, indent=1).replace('"halves": 0', f'"halves": {json.dumps(written["halves"])}')
-    pathlib.Path(__file__).with_name(f"{name.lower()}.json").write_text(head[:-2] + lists + "\n}\n")
+    body = lists({key: written.pop(key) for key in ("rows", "hashes")})
+    if name in QUANTIZED:
+        body += ',\n "quantized": {\n' + lists(quantized(gguf.GGMLQuantizationType[name])) + "\n}"
+    halves = written.pop("halves")
+    head = json.dumps(written, indent=1)[:-2] + f',\n "halves": {halves},\n'
+    pathlib.Path(__file__).with_name(f"{name.lower()}.json").write_text(head + body + "\n}\n")
