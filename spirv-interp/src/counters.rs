@@ -25,6 +25,17 @@ impl Traffic {
     }
 }
 
+/// What matrix instructions did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MatrixCounters {
+    /// Matrix instructions, each counted once for its scope; element access of single invocations is not among them.
+    pub instructions: u64,
+    /// Multiplications of products, each with its addition.
+    pub multiply_adds: u64,
+    /// Calls of decode, reduction and per-element functions, each counted once for its element.
+    pub calls: u64,
+}
+
 /// What one dispatch executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -44,6 +55,8 @@ pub struct Counters {
     pub variables: Traffic,
     /// The push-constant block.
     pub push: Traffic,
-    /// f16 results that are infinite although every operand was finite.
+    /// f16 results that are infinite although every operand was finite, and f16 sums of products that left f16's range.
     pub f16_overflows: u64,
+    /// Matrix instructions.
+    pub matrices: MatrixCounters,
 }

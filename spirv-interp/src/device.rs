@@ -15,6 +15,7 @@ use crate::{
     counters::Counters,
     decode::{self, DecodeError},
     exec::memory::{Memory, View},
+    matrix::Sharing,
     options::{InterpOptions, SUBGROUP_SIZES},
     program::Program,
     race::{Cell, Clock, Shadow},
@@ -128,7 +129,12 @@ impl Interpreter {
             return Err(refused(detail));
         }
         let lanes = u64::from(invocations.unwrap_or(0).next_multiple_of(width));
-        let bytes = lanes * u64::from(p.slots) * 4;
+        let subgroups = lanes / u64::from(width);
+        let matrices = p.registers.iter().map(|s| match s.sharing {
+            Sharing::Subgroup => s.len() as u64 * subgroups,
+            Sharing::Workgroup => s.len() as u64,
+        });
+        let bytes = (lanes * u64::from(p.slots) + matrices.sum::<u64>()) * 4;
         if bytes > MAX_REGISTER_BYTES {
             return Err(refused(format!("{bytes} bytes of registers, {MAX_REGISTER_BYTES} are allowed")));
         }

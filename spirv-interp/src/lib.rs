@@ -24,13 +24,14 @@ mod counters;
 mod decode;
 pub mod device;
 mod exec;
+mod matrix;
 mod options;
 mod program;
 mod race;
 mod schedule;
 mod trap;
 
-pub use counters::{Counters, Traffic};
+pub use counters::{Counters, MatrixCounters, Traffic};
 pub use decode::DecodeError;
 pub use device::Interpreter;
 pub use options::{InterpOptions, ReduceOrder, SUBGROUP_SIZES};

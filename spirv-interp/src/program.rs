@@ -11,6 +11,8 @@ use kiln_abi::{
     spirv::{BuiltIn, GroupOperation, MemorySemantics, Scope},
 };
 
+use crate::matrix::{MatrixInst, Reg, Shape};
+
 /// One row of lanes in the register file.
 pub(crate) type Slot = u32;
 
@@ -192,6 +194,8 @@ pub(crate) enum Kind {
     MemoryBarrier,
     /// dst ← a, with b where there is a second operand
     Subgroup(Exchange),
+    /// matrix instruction a
+    Matrix,
 }
 
 /// One scalar instruction.
@@ -292,6 +296,13 @@ pub(crate) struct Program {
     pub(crate) slots: u32,
     /// Scalars of workgroup memory.
     pub(crate) workgroup_scalars: u32,
+    pub(crate) matrix_ops: Vec<MatrixInst>,
+    /// The shape of each matrix register.
+    pub(crate) registers: Vec<Shape>,
+    /// Registers whose elements are one value, always; `None` is undefined.
+    pub(crate) matrix_constants: Vec<(Reg, Option<u32>)>,
+    /// First register and number of registers of the module's private matrices.
+    pub(crate) private_matrices: Vec<(Reg, u32)>,
     /// Position of a loop's header → first word of its merge instruction.
     pub(crate) loops: HashMap<u32, u32>,
 }

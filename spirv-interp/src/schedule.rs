@@ -7,10 +7,12 @@ use crate::{
     exec::{
         Machine, State, Subgroup,
         lanes::Lanes,
+        matrix::{self, File, Mappings},
         memory::{Memory, RaceReport, Stop},
     },
+    matrix::Sharing,
     options::{Chance, InterpOptions},
-    program::Program,
+    program::{Kind, Program},
     trap::{Fault, TrapKind},
 };
 
@@ -53,9 +55,16 @@ impl<'a> Run<'a> {
             let first = s * width;
             let here = (invocations - first).min(width);
             let lanes = Lanes::new(width as usize, program.slots as usize, u64::MAX >> (64 - here));
-            Subgroup::new(s as usize, first, lanes)
+            Subgroup::new(s as usize, first, lanes, File::new(program, Sharing::Subgroup))
         });
-        let machine = Machine { program, memory, counters: Counters::default(), order: options.reduce_order };
+        let machine = Machine {
+            program,
+            memory,
+            counters: Counters::default(),
+            order: options.reduce_order,
+            matrices: File::new(program, Sharing::Workgroup),
+            mappings: Mappings::new(options.seed),
+        };
         let mut run = Run {
             machine,
             subgroups: subgroups.collect(),
@@ -107,6 +116,13 @@ impl<'a> Run<'a> {
             s.restart(self.fuel);
             let (first, count) = m.program.private;
             s.lanes.undefine(first, count);
+            for &(first, count) in &m.program.private_matrices {
+                let file = match m.program.registers[first as usize].sharing {
+                    Sharing::Subgroup => &mut s.matrices,
+                    Sharing::Workgroup => &mut m.matrices,
+                };
+                file.undefine(first, count);
+            }
             builtins(s, m.program, self.grid, id, total);
         }
         loop {
@@ -136,26 +152,33 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// All subgroups pass the barrier they are at, if it is one and the same.
+    /// All subgroups pass the barrier, or execute the matrix instruction, they are at, if it is one and the same.
     fn barrier(&mut self, id: [u32; 3]) -> Result<(), Stopped> {
-        let waiting = self.subgroups.iter().position(|s| matches!(s.state, State::AtBarrier(_)));
+        let waiting = self.subgroups.iter().position(|s| s.state != State::Done);
         let Some(here) = waiting else { return Ok(()) };
         let state = self.subgroups[here].state;
         if let Some(other) = self.subgroups.iter().find(|s| s.state != state) {
             let elsewhere = match other.state {
-                State::AtBarrier(at) => {
+                State::AtBarrier(at) | State::Together(at) => {
                     format!("at {}", self.place(self.machine.program.code[at as usize].word))
                 }
                 _ => "gone".to_owned(),
             };
-            let detail = format!("barrier without subgroup {}, which is {elsewhere}", other.index);
+            let what = if matches!(state, State::Together(_)) { "matrix operation" } else { "barrier" };
+            let detail = format!("{what} without subgroup {}, which is {elsewhere}", other.index);
             let fault = Fault::new(TrapKind::Divergence, 0, detail);
             return Err(self.stopped(here, id, fault.into()));
         }
         let inst = self.machine.program.code[self.subgroups[here].at as usize];
-        let barrier = self.machine.program.barriers[inst.a as usize];
-        self.machine.order(&barrier, None, inst.word);
-        self.machine.counters.barriers += 1;
+        if inst.kind == Kind::Matrix {
+            let program = self.machine.program;
+            matrix::execute(&mut self.subgroups, &mut self.machine, program, &inst)
+                .map_err(|(subgroup, stop)| self.stopped(subgroup, id, stop))?;
+        } else {
+            let barrier = self.machine.program.barriers[inst.a as usize];
+            self.machine.order(&barrier, None, inst.word);
+            self.machine.counters.barriers += 1;
+        }
         for s in &mut self.subgroups {
             (s.state, s.at) = (State::Running, s.at + 1);
         }
@@ -193,7 +216,11 @@ impl<'a> Run<'a> {
 
     fn race(&self, r: &RaceReport, here: u32, workgroup: [u32; 3]) -> String {
         let c = &r.conflict;
-        let stores = self.machine.program.code.iter().any(|i| i.word == here && i.kind.stores());
+        let p = self.machine.program;
+        let stores = p.code.iter().any(|i| {
+            i.word == here
+                && (i.kind.stores() || i.kind == Kind::Matrix && p.matrix_ops[i.a as usize].op.stores())
+        });
         let did = |stores| if stores { "store" } else { "load" };
         let owner =
             self.begun.partition_point(|b| b.0 <= c.other_time).checked_sub(1).map(|k| self.begun[k].1);

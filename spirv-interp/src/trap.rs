@@ -29,6 +29,10 @@ pub enum TrapKind {
     IndexWrap,
     /// A subgroup exchange that reads a lane which is not there.
     InactiveLane,
+    /// A matrix or tensor operand outside its rules: a stride, a span, a block, an alignment.
+    Matrix,
+    /// Two functions, or two orders of operands, that have to agree differ.
+    Mismatch,
     /// The instruction budget ran out.
     Fuel,
     /// Control reached `OpUnreachable`.
@@ -47,6 +51,8 @@ impl TrapKind {
             TrapKind::Integer => "integer fault",
             TrapKind::IndexWrap => "wrapped address",
             TrapKind::InactiveLane => "inactive lane read",
+            TrapKind::Matrix => "matrix operand out of its rules",
+            TrapKind::Mismatch => "results that differ",
             TrapKind::Fuel => "no end in sight",
             TrapKind::Unreachable => "unreachable code reached",
         }

@@ -50,6 +50,9 @@ impl Lower<'_> {
     }
 
     pub(super) fn construct(&mut self, raw: &Raw) -> Decoded<()> {
+        if self.g.types.is_matrix(raw.ty) {
+            return self.construct_matrices(raw);
+        }
         let mut all = Vec::new();
         for &id in self.g.words.operands(raw) {
             all.extend_from_slice(&self.slots(raw.word, id)?);
@@ -68,6 +71,9 @@ impl Lower<'_> {
         let insert = raw.op == Op::CompositeInsert;
         let (object, whole, indices) =
             if insert { (Some(ops[0]), ops[1], &ops[2..]) } else { (None, ops[0], &ops[1..]) };
+        if self.g.types.is_matrix(self.g.type_of(word, whole)?) {
+            return self.matrix_part(raw);
+        }
         let (row, mut ty, mut at) = (self.slots(word, whole)?, self.g.type_of(word, whole)?, 0);
         let missing = || self.refuse(raw, "names a part that is not there");
         for &i in indices {

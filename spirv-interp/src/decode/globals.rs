@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use kiln_abi::{
     DType,
-    spirv::{BuiltIn, Decoration, ExecutionMode, Op, StorageClass},
+    spirv::{BuiltIn, ClampMode, Decoration, ExecutionMode, MatrixUse, Op, Scope, StorageClass},
 };
 
 use super::{
@@ -13,8 +13,13 @@ use super::{
     reader::{Raw, Words, text},
     types::{MAX_VALUE_SCALARS, Member, Type, Types},
 };
+use crate::matrix::{MAX_DIM, Shape, Sharing, ViewType};
 
 const GL_COMPUTE: u32 = 5;
+/// The addressing model that decode functions' pointers call for.
+const PHYSICAL_STORAGE_BUFFER_64: u32 = 5348;
+/// Elements of the largest matrix.
+const MAX_MATRIX_ELEMENTS: u64 = 1 << 20;
 const MAX_CONSTANT_SCALARS: u64 = 1 << 20;
 
 /// A module-scope variable.
@@ -115,11 +120,11 @@ impl<'a> Globals<'a> {
             }
             Op::MemoryModel => match ops {
                 [0, 1] => Ok(()),
-                [0, 3] => {
+                [0 | PHYSICAL_STORAGE_BUFFER_64, 3] => {
                     self.vulkan_model = true;
                     Ok(())
                 }
-                _ => Err(type_error("is neither Logical Vulkan nor Logical GLSL450")),
+                _ => Err(type_error("is none of Logical GLSL450, Logical Vulkan and PhysicalStorageBuffer64 Vulkan")),
             },
             Op::EntryPoint => {
                 if ops[0] == GL_COMPUTE && text(&ops[2..]).is_some_and(|(name, _)| name == entry) {
@@ -190,7 +195,8 @@ impl<'a> Globals<'a> {
                     let missing = DecodeError::WrongId { word, id: part, expected: "a constant" };
                     all.extend_from_slice(self.constants.get(&part).ok_or(missing)?);
                 }
-                if all.len() != n as usize {
+                let splats = self.types.shape(raw.ty).is_none_or(|_| self.splats(raw.ty, ops));
+                if all.len() != n as usize || !splats {
                     return type_error("has another number of scalars than its type");
                 }
                 all
@@ -204,6 +210,63 @@ impl<'a> Globals<'a> {
         }
         self.constants.insert(raw.id, scalars);
         Ok(())
+    }
+
+    /// Whether `parts` is the one element that a matrix constant of type `ty` repeats.
+    fn splats(&self, ty: u32, parts: &[u32]) -> bool {
+        match (self.types.get(0, ty), parts) {
+            (Ok(Type::Matrix { elem, .. }), [part]) => self.type_of.get(part) == Some(elem),
+            _ => false,
+        }
+    }
+
+    fn matrix_type(&self, raw: &Raw) -> Decoded<Type> {
+        let ops = self.words.operands(raw);
+        let type_error = |what| DecodeError::Type { word: raw.word, op: raw.op.name(), what };
+        let constant = |i: usize| {
+            let found = ops.get(i).and_then(|&id| self.scalar(id));
+            found.ok_or(type_error("needs constants for scope, extents and use"))
+        };
+        let elem = match self.types.get(raw.word, ops[0])? {
+            Type::Scalar(d) if *d != DType::Bool => *d,
+            _ => return Err(type_error("needs numbers as elements")),
+        };
+        let sharing = match Scope::from_number(constant(1)?) {
+            Some(Scope::Subgroup) => Sharing::Subgroup,
+            Some(Scope::Workgroup) => Sharing::Workgroup,
+            _ => return Err(type_error("has a scope other than Subgroup and Workgroup")),
+        };
+        let (rows, cols) = (constant(2)?, constant(3)?);
+        let len = u64::from(rows) * u64::from(cols);
+        if len == 0 || len > MAX_MATRIX_ELEMENTS {
+            let what = "elements in one matrix";
+            return Err(DecodeError::TooLarge { what, found: len, allowed: MAX_MATRIX_ELEMENTS });
+        }
+        let usage = MatrixUse::from_number(constant(4)?).ok_or(type_error("has an unknown use"))?;
+        Ok(Type::Matrix { elem: ops[0], shape: Shape { elem, sharing, rows, cols, usage } })
+    }
+
+    fn tensor_type(&self, raw: &Raw) -> Decoded<Type> {
+        let ops = self.words.operands(raw);
+        let wrong = |what| DecodeError::Type { word: raw.word, op: raw.op.name(), what };
+        let constant = |i: usize| ops.get(i).and_then(|&id| self.scalar(id));
+        let dim = constant(0).filter(|&n| (1..=MAX_DIM as u32).contains(&n));
+        let dim = dim.ok_or(wrong("needs a constant of 1 to 5 dimensions"))?;
+        if raw.op == Op::TypeTensorLayoutNV {
+            let clamp = constant(1).and_then(ClampMode::from_number);
+            return Ok(Type::TensorLayout { dim, clamp: clamp.ok_or(wrong("needs a constant clamp mode"))? });
+        }
+        let has_dimensions = constant(1).ok_or(wrong("needs a constant bool"))? != 0;
+        let (mut permutation, mut seen) = ([0; MAX_DIM], [false; MAX_DIM]);
+        for (i, p) in permutation.iter_mut().take(dim as usize).enumerate() {
+            let axis = constant(2 + i).filter(|&a| a < dim && !seen[a as usize]);
+            *p = axis.ok_or(wrong("needs a permutation of its dimensions"))?;
+            seen[*p as usize] = true;
+        }
+        if ops.len() != 2 + dim as usize {
+            return Err(wrong("needs a permutation of its dimensions"));
+        }
+        Ok(Type::TensorView(ViewType { dim, has_dimensions, permutation }))
     }
 
     fn declared_type(&self, raw: &Raw) -> Decoded<Type> {
@@ -227,6 +290,8 @@ impl<'a> Globals<'a> {
                 32 => DType::F32,
                 _ => return type_error("has a width other than 16 and 32"),
             }),
+            Op::TypeCooperativeMatrixKHR => self.matrix_type(raw)?,
+            Op::TypeTensorLayoutNV | Op::TypeTensorViewNV => self.tensor_type(raw)?,
             Op::TypeVector => match (self.types.get(word, ops[0])?, ops[1]) {
                 (Type::Scalar(d), n @ 2..=4) => Type::Vector { elem: ops[0], dtype: *d, n },
                 _ => return type_error("needs a scalar type and 2 to 4 components"),

@@ -10,6 +10,7 @@ use crate::program::{Exchange, Inst, Kind};
 
 impl Lower<'_> {
     fn subgroup_scope(&self, raw: &Raw) -> Decoded<()> {
+        self.outside_callbacks(raw.word)?;
         match self.g.scalar(self.g.words.operand(raw, 0)?).and_then(Scope::from_number) {
             Some(Scope::Subgroup) => Ok(()),
             _ => Err(self.refuse(raw, "needs the constant scope Subgroup")),

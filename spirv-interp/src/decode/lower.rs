@@ -15,7 +15,10 @@ use super::{
     reader::Raw,
     types::Type,
 };
-use crate::program::{Barrier, Binding, Inst, Kind, Program, Slot};
+use crate::{
+    matrix::Reg,
+    program::{Barrier, Binding, Inst, Kind, Program, Slot},
+};
 
 const MAX_CODE: usize = 1 << 20;
 const MAX_CALLS: usize = 64;
@@ -27,6 +30,8 @@ const MAX_WORKGROUP_BYTES: u64 = 48 << 10;
 pub(super) enum Value {
     /// A value, one slot per scalar.
     Slots(Rc<[Slot]>),
+    /// A value of matrices, one register each.
+    Matrices(Rc<[Reg]>),
     Pointer(Pointer),
 }
 
@@ -36,6 +41,12 @@ pub(super) struct Lower<'a> {
     pub(super) program: Program,
     pub(super) values: HashMap<u32, Value>,
     next: Slot,
+    /// Slots of constant scalars by their bits; `None` is the undefined one.
+    pub(super) known: HashMap<Option<u32>, Slot>,
+    /// The scalars of each variable in workgroup memory.
+    pub(super) workgroup_extents: Vec<std::ops::Range<u32>>,
+    /// The function being laid out is one that a matrix instruction calls.
+    pub(super) in_callback: bool,
     /// Functions being inlined, outermost first.
     calls: Vec<u32>,
 }
@@ -43,7 +54,16 @@ pub(super) struct Lower<'a> {
 /// Lays out the entry point.
 pub(super) fn lower(g: &Globals<'_>) -> Decoded<Program> {
     let program = Program { local_size: g.local_size, vulkan_model: g.vulkan_model, ..Program::default() };
-    let mut l = Lower { g, program, values: HashMap::new(), next: 0, calls: Vec::new() };
+    let mut l = Lower {
+        g,
+        program,
+        values: HashMap::new(),
+        next: 0,
+        known: HashMap::new(),
+        workgroup_extents: Vec::new(),
+        in_callback: false,
+        calls: Vec::new(),
+    };
     l.constants()?;
     l.variables()?;
     l.function(0, g.entry, &[], None)?;
@@ -61,6 +81,16 @@ impl<'a> Lower<'a> {
         }
         self.program.slots = self.program.slots.max(self.next);
         Ok(first)
+    }
+
+    /// The slots in use, for [`Self::release`].
+    pub(super) const fn mark(&self) -> Slot {
+        self.next
+    }
+
+    /// Gives back the slots taken since `mark`: nothing that follows reads them.
+    pub(super) const fn release(&mut self, mark: Slot) {
+        self.next = mark;
     }
 
     pub(super) fn emit(&mut self, inst: Inst) -> Decoded<()> {
@@ -95,27 +125,34 @@ impl<'a> Lower<'a> {
     }
 
     fn constants(&mut self) -> Decoded<()> {
-        let mut slot_of: HashMap<Option<u32>, Slot> = HashMap::new();
+        if self.g.words.list.iter().any(|r| matches!(r.op, Op::CreateTensorLayoutNV | Op::CreateTensorViewNV)) {
+            for bits in [0, 1, u32::MAX] {
+                self.constant(Some(bits))?;
+            }
+        }
         // In module order, so that equal words give equal slots.
         for raw in &self.g.words.list {
             let Some(scalars) = self.g.constants.get(&raw.id).filter(|_| raw.id != 0) else { continue };
-            let mut slots = Vec::with_capacity(scalars.len());
-            for bits in scalars {
-                let slot = match slot_of.get(bits) {
-                    Some(&slot) => slot,
-                    None => {
-                        let slot = self.alloc(1)?;
-                        slot_of.insert(*bits, slot);
-                        // An undefined scalar's slot is never written, so every lane of it stays undefined.
-                        self.program.constants.extend(bits.map(|b| (slot, b)));
-                        slot
-                    }
-                };
-                slots.push(slot);
+            if self.g.types.is_matrix(raw.ty) {
+                self.matrix_constant(raw, scalars)?;
+                continue;
             }
+            let slots = scalars.iter().map(|&bits| self.constant(bits)).collect::<Decoded<Vec<_>>>()?;
             self.define(raw, slots);
         }
         Ok(())
+    }
+
+    /// The slot that holds `bits` in every lane, always.
+    fn constant(&mut self, bits: Option<u32>) -> Decoded<Slot> {
+        if let Some(&slot) = self.known.get(&bits) {
+            return Ok(slot);
+        }
+        let slot = self.alloc(1)?;
+        self.known.insert(bits, slot);
+        // An undefined scalar's slot is never written, so every lane of it stays undefined.
+        self.program.constants.extend(bits.map(|b| (slot, b)));
+        Ok(slot)
     }
 
     fn variables(&mut self) -> Decoded<()> {
@@ -127,10 +164,15 @@ impl<'a> Lower<'a> {
                 StorageClass::Input => {
                     (Root::Local { stored: false }, self.builtin(v.id, v.word, v.pointee)?)
                 }
+                _ if self.g.types.is_matrix(v.pointee) => {
+                    let what = "a matrix stands in memory that is neither Function nor Private";
+                    return Err(DecodeError::Malformed { word: v.word, what });
+                }
                 _ => {
                     workgroup_bytes += self.g.types.packed_bytes(v.pointee);
                     let at = self.program.workgroup_scalars;
                     self.program.workgroup_scalars += self.g.types.scalars(v.pointee);
+                    self.workgroup_extents.push(at..self.program.workgroup_scalars);
                     (Root::Workgroup, at)
                 }
             };
@@ -143,7 +185,11 @@ impl<'a> Lower<'a> {
         }
         let first = self.next;
         for v in self.g.variables.iter().filter(|v| v.class == StorageClass::Private) {
-            let p = self.local(v.word, v.pointee)?;
+            let p = if self.g.types.is_matrix(v.pointee) {
+                self.matrix_variable(v.word, v.pointee, true)?
+            } else {
+                self.local(v.word, v.pointee)?
+            };
             self.values.insert(v.id, Value::Pointer(p));
         }
         self.program.private = (first, self.next - first);
@@ -177,7 +223,7 @@ impl<'a> Lower<'a> {
     }
 
     /// Inlines function `id`; its result goes to `result`.
-    fn function(&mut self, word: u32, id: u32, args: &[Value], result: Option<&[Slot]>) -> Decoded<()> {
+    pub(super) fn function(&mut self, word: u32, id: u32, args: &[Value], result: Option<&[Slot]>) -> Decoded<()> {
         let missing = DecodeError::WrongId { word, id, expected: "a function" };
         let f: &'a Function = self.g.functions.get(&id).ok_or(missing)?;
         if self.calls.contains(&id) {
@@ -262,6 +308,10 @@ impl<'a> Lower<'a> {
     }
 
     fn return_value(&mut self, raw: &Raw, id: u32, result: Option<&[Slot]>) -> Decoded<()> {
+        let ty = self.g.type_of(raw.word, id)?;
+        if let (Some(regs), true) = (result, self.g.types.is_matrix(ty)) {
+            return self.copy_matrices(raw.word, ty, regs, id);
+        }
         let (word, value) = (raw.word, self.slots(raw.word, id)?);
         match result {
             Some(slots) if slots.len() == value.len() => {
@@ -295,6 +345,14 @@ impl<'a> Lower<'a> {
             args.push(self.values.get(&id).cloned().ok_or(missing(id))?);
         }
         let n = self.g.types.scalars(raw.ty);
+        if self.g.types.is_matrix(raw.ty) {
+            let result = self.undefined_matrices(word, raw.ty)?;
+            let kept = self.next;
+            self.function(word, ops[0], &args, Some(&result))?;
+            self.next = kept;
+            self.values.insert(raw.id, Value::Matrices(result));
+            return Ok(());
+        }
         let first = self.alloc(n)?;
         let result: Rc<[Slot]> = (first..first + n).collect();
         let kept = self.next;
@@ -309,6 +367,7 @@ impl<'a> Lower<'a> {
 
     pub(super) fn barrier(&mut self, raw: &Raw) -> Decoded<()> {
         let (word, ops) = (raw.word, self.g.words.operands(raw));
+        self.outside_callbacks(word)?;
         let scope = |id| {
             let found = self.g.scalar(id).and_then(Scope::from_number);
             found.ok_or(DecodeError::WrongId { word, id, expected: "a constant scope" })

@@ -25,6 +25,10 @@ pub(super) enum Root {
     Workgroup,
     /// Offsets are slots: a function or private variable, or an input.
     Local { stored: bool },
+    /// Offsets are matrix registers.
+    Matrices,
+    /// The invocation's own element, by the slot of its index, of a matrix; offsets are matrix registers.
+    Element { index: Slot },
 }
 
 /// A pointer whose variable is known: a constant offset, and a slot with the per-lane rest.
@@ -63,6 +67,11 @@ impl Lower<'_> {
                 what: "a variable in a function is not of class Function",
             });
         };
+        if self.g.types.is_matrix(pointee) {
+            let p = self.matrix_variable(word, pointee, false)?;
+            self.values.insert(raw.id, Value::Pointer(p));
+            return Ok(());
+        }
         let p = self.local(word, pointee)?;
         let a = self.g.types.scalars(pointee);
         self.emit(Inst { kind: Kind::Undefine, ty: DType::U32, dst: p.offset, a, b: 0, c: 0, word })?;
@@ -70,7 +79,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn pointer(&self, word: u32, id: u32) -> Decoded<Pointer> {
+    pub(super) fn pointer(&self, word: u32, id: u32) -> Decoded<Pointer> {
         match self.values.get(&id) {
             Some(Value::Pointer(p)) => Ok(*p),
             _ => Err(DecodeError::WrongId { word, id, expected: "a pointer" }),
@@ -93,6 +102,10 @@ impl Lower<'_> {
                     let ty = members.get(i).ok_or(missing)?.ty;
                     let place = self.g.types.member(word, members, i, p.in_bytes())?;
                     (p.offset, p.ty) = (add(word, p.offset, 1, place)?, ty);
+                    continue;
+                }
+                Type::Matrix { elem, .. } if p.root == Root::Matrices && dtype.bytes() == 4 => {
+                    (p.root, p.ty) = (Root::Element { index }, *elem);
                     continue;
                 }
                 Type::Vector { elem, dtype, n } => {
@@ -151,6 +164,11 @@ impl Lower<'_> {
                 what: "loads another type than is there",
             });
         }
+        match p.root {
+            Root::Matrices => return self.load_matrices(raw, &p),
+            Root::Element { index } => return self.load_element(raw, &p, index),
+            _ => {}
+        }
         let leaves = self.g.types.leaves(word, p.ty, p.in_bytes())?;
         let first = self.alloc(leaves.len() as u32)?;
         for (&(at, ty), dst) in leaves.iter().zip(first..) {
@@ -178,6 +196,11 @@ impl Lower<'_> {
     pub(super) fn store(&mut self, raw: &Raw) -> Decoded<()> {
         let (word, ops) = (raw.word, self.g.words.operands(raw));
         let p = self.pointer(word, ops[0])?;
+        match p.root {
+            Root::Matrices => return self.store_matrices(raw, &p, ops[1]),
+            Root::Element { index } => return self.store_element(raw, &p, index, ops[1]),
+            _ => {}
+        }
         let value = self.slots(word, ops[1])?;
         let leaves = self.g.types.leaves(word, p.ty, p.in_bytes())?;
         if self.g.type_of(word, ops[1])? != p.ty || leaves.len() != value.len() {
@@ -213,7 +236,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn access(&mut self, raw: &Raw, p: &Pointer, at: u32, ty: DType, memory: &[u32]) -> Decoded<u32> {
+    pub(super) fn access(&mut self, raw: &Raw, p: &Pointer, at: u32, ty: DType, memory: &[u32]) -> Decoded<u32> {
         let word = raw.word;
         let mask = memory.first().copied().unwrap_or(0);
         let mut next = 1 + usize::from(mask & MemoryOperands::ALIGNED != 0);
@@ -280,6 +303,9 @@ impl Lower<'_> {
 
     /// A cast between types of the same total size: the same slots, or bits taken apart or put together.
     pub(super) fn bitcast(&mut self, raw: &Raw) -> Decoded<()> {
+        if self.g.types.is_matrix(raw.ty) {
+            return self.cast_matrix(raw);
+        }
         let (word, id) = (raw.word, self.g.words.operand(raw, 0)?);
         let wrong = DecodeError::Type { word, op: Op::Bitcast.name(), what: "needs numbers of equal size" };
         let source = self.slots(word, id)?;

@@ -3,14 +3,17 @@
 //! `words → reader (instructions) → globals (declarations) → flow (block order) → lower (scalar code)`
 
 mod alu;
+mod callbacks;
 mod composites;
 mod error;
 mod flow;
 mod globals;
 mod groups;
 mod lower;
+mod matrices;
 mod memory;
 mod reader;
+mod tensors;
 mod types;
 mod values;
 

@@ -2,9 +2,13 @@
 
 use std::collections::HashMap;
 
-use kiln_abi::{DType, spirv::StorageClass};
+use kiln_abi::{
+    DType,
+    spirv::{ClampMode, StorageClass},
+};
 
 use super::error::{DecodeError, Decoded};
+use crate::matrix::{LayoutSlots, Shape, ViewSlots, ViewType};
 
 /// Scalars that one value may have.
 pub(crate) const MAX_VALUE_SCALARS: u32 = 1 << 14;
@@ -22,6 +26,10 @@ pub(crate) enum Type {
     Struct(Vec<Member>),
     Pointer { class: StorageClass, pointee: u32 },
     Function { result: u32, params: Vec<u32> },
+    /// A cooperative matrix of elements of type `elem`: one unit, which is a matrix register and no slot.
+    Matrix { elem: u32, shape: Shape },
+    TensorLayout { dim: u32, clamp: ClampMode },
+    TensorView(ViewType),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +46,8 @@ struct Info {
     /// Bytes of those scalars one after another; a bool counts as one.
     packed_bytes: u64,
     depth: u32,
+    /// The units that `scalars` counts are matrices.
+    matrices: bool,
 }
 
 /// A module's types by id.
@@ -49,7 +59,9 @@ impl Types {
         // Each part with the number of times it is there.
         let (own, parts): (u32, Vec<(u32, u32)>) = match &ty {
             Type::Void | Type::Pointer { .. } | Type::Function { .. } => (0, Vec::new()),
-            Type::Scalar(_) => (1, Vec::new()),
+            Type::Scalar(_) | Type::Matrix { .. } => (1, Vec::new()),
+            Type::TensorLayout { dim, .. } => (LayoutSlots { dim: *dim }.count(), Vec::new()),
+            Type::TensorView(view) => (ViewSlots { dim: view.dim }.count(), Vec::new()),
             Type::Vector { elem, n, .. } => (0, vec![(*elem, *n)]),
             Type::Array { elem, len, .. } => (0, vec![(*elem, *len)]),
             Type::RuntimeArray { elem, .. } => (0, vec![(*elem, 0)]),
@@ -57,8 +69,11 @@ impl Types {
         };
         let width = if let Type::Scalar(d) = &ty { d.bytes().max(1) } else { 0 };
         let (mut scalars, mut packed_bytes, mut depth) = (u64::from(own), u64::from(width), 0);
+        let (mut matrices, mut numbers) = (matches!(ty, Type::Matrix { .. }), false);
         for (part, n) in parts {
             let Some(info) = self.0.get(&part) else { continue };
+            matrices |= info.matrices;
+            numbers |= !info.matrices;
             scalars += u64::from(info.scalars) * u64::from(n);
             packed_bytes = packed_bytes.saturating_add(info.packed_bytes.saturating_mul(n.into()));
             depth = info.depth.max(depth);
@@ -67,11 +82,14 @@ impl Types {
             let what = "scalars in one type";
             return Err(DecodeError::TooLarge { what, found: scalars, allowed: MAX_TYPE_SCALARS });
         }
+        if matrices && numbers {
+            return Err(DecodeError::Malformed { word, what: "one type holds matrices and something else" });
+        }
         let depth = depth + 1;
         if depth > MAX_DEPTH {
             return Err(DecodeError::Malformed { word, what: "types are nested too deep" });
         }
-        self.0.insert(id, Info { ty, scalars: scalars as u32, packed_bytes, depth });
+        self.0.insert(id, Info { ty, scalars: scalars as u32, packed_bytes, depth, matrices });
         Ok(())
     }
 
@@ -83,6 +101,47 @@ impl Types {
     /// Scalars in a value of type `id`.
     pub(crate) fn scalars(&self, id: u32) -> u32 {
         self.0.get(&id).map_or(0, |i| i.scalars)
+    }
+
+    /// Whether a value of type `id` is matrices, which have registers of their own.
+    pub(crate) fn is_matrix(&self, id: u32) -> bool {
+        self.0.get(&id).is_some_and(|i| i.matrices)
+    }
+
+    /// The shape of matrix type `id`.
+    pub(crate) fn shape(&self, id: u32) -> Option<Shape> {
+        match self.0.get(&id).map(|i| &i.ty)? {
+            Type::Matrix { shape, .. } => Some(*shape),
+            _ => None,
+        }
+    }
+
+    /// The shapes of the matrices in a value of type `id`, in order.
+    pub(crate) fn shapes(&self, word: u32, id: u32) -> Decoded<Vec<Shape>> {
+        let mut out = Vec::new();
+        if !self.is_matrix(id) || self.scalars(id) > MAX_VALUE_SCALARS {
+            return Err(DecodeError::Malformed { word, what: "a value is no matrices, or too many" });
+        }
+        self.collect_shapes(id, &mut out);
+        Ok(out)
+    }
+
+    fn collect_shapes(&self, id: u32, out: &mut Vec<Shape>) {
+        match self.0.get(&id).map(|i| &i.ty) {
+            Some(Type::Matrix { shape, .. }) => out.push(*shape),
+            Some(Type::Array { elem, len, .. }) => (0..*len).for_each(|_| self.collect_shapes(*elem, out)),
+            Some(Type::Struct(members)) => members.iter().for_each(|m| self.collect_shapes(m.ty, out)),
+            _ => {}
+        }
+    }
+
+    /// Bytes from one value of type `id` to the next, aligned as its largest scalar.
+    pub(crate) fn memory_bytes(&self, word: u32, id: u32) -> Decoded<u32> {
+        let leaves = self.leaves(word, id, true)?;
+        let end = leaves.iter().map(|&(at, d)| at.saturating_add(d.bytes())).max().unwrap_or(0);
+        let align = leaves.iter().map(|&(_, d)| d.bytes()).max().unwrap_or(1);
+        let fits = end.checked_next_multiple_of(align).filter(|&n| n > 0);
+        fits.ok_or(DecodeError::Malformed { word, what: "a value has no size in memory" })
     }
 
     /// Bytes that a workgroup variable of type `id` takes.
@@ -139,7 +198,17 @@ impl Types {
                 }
                 Ok(())
             }
-            Type::Void | Type::RuntimeArray { .. } | Type::Pointer { .. } | Type::Function { .. } => {
+            Type::TensorLayout { .. } | Type::TensorView(_) if !bytes => {
+                out.extend((0..self.scalars(id)).map(|i| (at + i, DType::U32)));
+                Ok(())
+            }
+            Type::Void
+            | Type::RuntimeArray { .. }
+            | Type::Pointer { .. }
+            | Type::Function { .. }
+            | Type::Matrix { .. }
+            | Type::TensorLayout { .. }
+            | Type::TensorView(_) => {
                 Err(DecodeError::Malformed { word, what: "the type has no values in memory" })
             }
         }

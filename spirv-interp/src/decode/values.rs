@@ -8,7 +8,7 @@ use kiln_abi::{
 use super::{
     alu::{self, Class},
     error::{DecodeError, Decoded},
-    lower::Lower,
+    lower::{Lower, Value},
     reader::Raw,
     types::Type,
 };
@@ -40,6 +40,9 @@ impl Lower<'_> {
             | Op::TypeStruct
             | Op::TypePointer
             | Op::TypeFunction
+            | Op::TypeCooperativeMatrixKHR
+            | Op::TypeTensorLayoutNV
+            | Op::TypeTensorViewNV
             | Op::ConstantTrue
             | Op::ConstantFalse
             | Op::Constant
@@ -80,6 +83,11 @@ impl Lower<'_> {
             | Op::TensorViewSetStrideNV
             | Op::TensorViewSetClipNV => Err(self.refuse(raw, "does not run here")),
             Op::LoopMerge | Op::SelectionMerge | Op::Line => Ok(()),
+            Op::Undef if self.g.types.is_matrix(raw.ty) => {
+                let row = self.undefined_matrices(raw.word, raw.ty)?;
+                self.values.insert(raw.id, Value::Matrices(row));
+                Ok(())
+            }
             Op::Undef => {
                 let n = self.g.types.scalars(raw.ty);
                 let slot = self.alloc(1)?;
@@ -151,12 +159,33 @@ impl Lower<'_> {
             | Op::Not
             | Op::BitReverse
             | Op::BitCount => match alu::elementwise(raw.op) {
+                Some((kind, class)) if self.g.types.is_matrix(raw.ty) => {
+                    self.matrix_elementwise(raw, kind, class)
+                }
                 Some((kind, class)) => self.elementwise(raw, kind, class, self.g.words.operands(raw)),
                 None => Err(self.refuse(raw, "has no elementwise form")),
             },
             Op::ExtInst => self.extended(raw),
             Op::Select => self.select(raw),
             Op::VectorTimesScalar => self.scale(raw),
+            Op::MatrixTimesScalar => self.scale_matrix(raw),
+            Op::CooperativeMatrixLoadKHR | Op::CooperativeMatrixStoreKHR => self.matrix_lines(raw),
+            Op::CooperativeMatrixMulAddKHR => self.mul_add(raw),
+            Op::CooperativeMatrixLengthKHR => self.matrix_length(raw),
+            Op::CooperativeMatrixConvertNV => self.recast_matrix(raw),
+            Op::CooperativeMatrixTransposeNV => self.transpose_matrix(raw),
+            Op::CooperativeMatrixReduceNV => self.reduce(raw),
+            Op::CooperativeMatrixPerElementOpNV => self.per_element(raw),
+            Op::CooperativeMatrixLoadTensorNV | Op::CooperativeMatrixStoreTensorNV => self.matrix_tensor(raw),
+            Op::CreateTensorLayoutNV | Op::CreateTensorViewNV => self.create_tensor(raw),
+            Op::TensorLayoutSetDimensionNV
+            | Op::TensorLayoutSetStrideNV
+            | Op::TensorLayoutSliceNV
+            | Op::TensorLayoutSetClampValueNV
+            | Op::TensorLayoutSetBlockSizeNV => self.set_layout(raw),
+            Op::TensorViewSetDimensionNV | Op::TensorViewSetStrideNV | Op::TensorViewSetClipNV => {
+                self.set_view(raw)
+            }
             Op::Dot => self.dot(raw),
             Op::UMulExtended => self.mul_extended(raw),
             Op::Any => self.fold(raw, Bin::Or),
@@ -276,6 +305,9 @@ impl Lower<'_> {
     }
 
     fn convert(&mut self, raw: &Raw) -> Decoded<()> {
+        if self.g.types.is_matrix(raw.ty) {
+            return self.convert_matrix(raw);
+        }
         let (word, id) = (raw.word, self.g.words.operand(raw, 0)?);
         let (conv, from, to) = alu::conversion(raw.op).ok_or(self.refuse(raw, "converts nothing"))?;
         let (row, ty) = (self.slots(word, id)?, self.element(raw, id, from)?);
@@ -293,6 +325,9 @@ impl Lower<'_> {
     }
 
     fn select(&mut self, raw: &Raw) -> Decoded<()> {
+        if self.g.types.is_matrix(raw.ty) {
+            return self.select_matrix(raw);
+        }
         let (word, ops) = (raw.word, self.g.words.operands(raw));
         self.element(raw, ops[0], Class::Bool)?;
         let (cond, yes, no) =

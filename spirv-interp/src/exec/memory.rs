@@ -41,7 +41,7 @@ pub(crate) struct Memory<'a> {
 }
 
 /// The offsets of the active lanes' accesses.
-enum Offsets<'a> {
+pub(crate) enum Offsets<'a> {
     Same(u32),
     Each(&'a [u32], u32),
 }
@@ -58,7 +58,7 @@ impl Offsets<'_> {
 
 /// Reads a little-endian scalar of 1, 2 or 4 bytes.
 #[inline(always)]
-fn scalar(bytes: &[u8], at: usize, n: usize) -> Option<u32> {
+pub(crate) fn scalar(bytes: &[u8], at: usize, n: usize) -> Option<u32> {
     match n {
         4 => bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes),
         2 => bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).map(|b| u16::from_le_bytes(b).into()),
@@ -101,7 +101,7 @@ fn length(m: &Memory<'_>, d: &Dim) -> u32 {
 
 /// Refuses addresses that are undefined, wrapped, or past an array's end.
 #[inline]
-fn address(l: &Lanes, m: &Memory<'_>, p: &Program, pointer: u32, at: Option<u32>) -> Result<(), Fault> {
+pub(crate) fn address(l: &Lanes, m: &Memory<'_>, p: &Program, pointer: u32, at: Option<u32>) -> Result<(), Fault> {
     let (undefined, wrapped) =
         (l.undefined[pointer as usize] & l.active, l.wrapped[pointer as usize] & l.active);
     if undefined != 0 {
@@ -136,7 +136,7 @@ fn past_end(l: &Lanes, m: &Memory<'_>, p: &Program, at: Option<u32>, lane: u32) 
     }
 }
 
-fn offsets<'l>(l: &'l Lanes, m: &Memory<'_>, p: &Program, a: &Access) -> Result<Offsets<'l>, Fault> {
+pub(crate) fn offsets<'l>(l: &'l Lanes, m: &Memory<'_>, p: &Program, a: &Access) -> Result<Offsets<'l>, Fault> {
     match a.pointer {
         Some(pointer) => {
             address(l, m, p, pointer, a.chain)?;
@@ -157,7 +157,7 @@ impl Memory<'_> {
         Fault::new(TrapKind::OutOfBounds, lane as u32, detail)
     }
 
-    fn conflict(&self, c: Conflict, clock: &Clock, lane: usize, place: &str) -> RaceReport {
+    pub(crate) fn conflict(&self, c: Conflict, clock: &Clock, lane: usize, place: &str) -> RaceReport {
         let weak = clock.ineffective.filter(|i| i.time >= c.other_time).map(|i| (i.word, i.why));
         RaceReport { conflict: c, lane: lane as u32, place: place.to_owned(), weak }
     }

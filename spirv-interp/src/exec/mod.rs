@@ -9,16 +9,19 @@ pub(crate) mod exchange;
 pub(crate) mod float;
 pub(crate) mod int;
 pub(crate) mod lanes;
+pub(crate) mod matrix;
 pub(crate) mod memory;
 
 use kiln_abi::spirv::Scope;
 
 use self::{
     lanes::{Lanes, MAX_LANES},
+    matrix::{File, Mappings},
     memory::{Memory, Stop, counted_bytes},
 };
 use crate::{
     counters::Counters,
+    matrix::Sharing,
     options::ReduceOrder,
     program::{Bin, Inst, Kind, Program, Tri, Un},
     trap::{Fault, TrapKind},
@@ -30,6 +33,8 @@ pub(crate) enum State {
     Running,
     /// At the workgroup barrier at this position.
     AtBarrier(u32),
+    /// At the matrix instruction at this position, which the workgroup executes together.
+    Together(u32),
     Done,
 }
 
@@ -48,6 +53,8 @@ pub(crate) struct Subgroup {
     pub(crate) fuel: u64,
     /// Target of the last backward jump.
     back: Option<u32>,
+    /// Matrices that the subgroup shares.
+    pub(crate) matrices: File,
 }
 
 /// What all subgroups of a dispatch share.
@@ -57,12 +64,15 @@ pub(crate) struct Machine<'a> {
     pub(crate) memory: Memory<'a>,
     pub(crate) counters: Counters,
     pub(crate) order: ReduceOrder,
+    /// Matrices that the workgroup shares.
+    pub(crate) matrices: File,
+    pub(crate) mappings: Mappings,
 }
 
 impl Subgroup {
-    pub(crate) fn new(index: usize, first: u32, lanes: Lanes) -> Self {
+    pub(crate) fn new(index: usize, first: u32, lanes: Lanes, matrices: File) -> Self {
         let state = State::Running;
-        Subgroup { index, first, lanes, state, at: 0, waiting: Vec::new(), fuel: 0, back: None }
+        Subgroup { index, first, lanes, state, at: 0, waiting: Vec::new(), fuel: 0, back: None, matrices }
     }
 
     /// Back to the entry point with every lane.
@@ -78,7 +88,7 @@ impl Subgroup {
     }
 
     /// Runs up to `budget` instructions, less when the subgroup ends or reaches a workgroup barrier.
-    pub(crate) fn advance(&mut self, m: &mut Machine<'_>, budget: u64) -> Result<(), Stop> {
+    pub(crate) fn advance<'a>(&mut self, m: &mut Machine<'a>, budget: u64) -> Result<(), Stop> {
         let budget = budget.min(self.fuel);
         let (program, mut left) = (m.program, budget);
         while left > 0 && self.state == State::Running {
@@ -90,7 +100,8 @@ impl Subgroup {
             self.step(m, program, i)?;
         }
         m.counters.instructions += budget - left;
-        self.fuel -= budget - left;
+        // What callbacks used is off already.
+        self.fuel = self.fuel.saturating_sub(budget - left);
         if self.fuel == 0 && self.state == State::Running {
             return Err(self.out_of_fuel(program).into());
         }
@@ -106,7 +117,7 @@ impl Subgroup {
     }
 
     #[inline]
-    fn step(&mut self, m: &mut Machine<'_>, p: &Program, i: &Inst) -> Result<(), Stop> {
+    fn step<'a>(&mut self, m: &mut Machine<'a>, p: &'a Program, i: &Inst) -> Result<(), Stop> {
         let (l, n) = (&mut self.lanes, &mut m.counters);
         match i.kind {
             Kind::Mov => l.copy(i.dst, i.a),
@@ -134,18 +145,13 @@ impl Subgroup {
             Kind::StoreWorkgroup => m.memory.store_workgroup(l, p, i, self.first, n)?,
             Kind::LoadPush => m.memory.load_push(l, p, i, n)?,
             Kind::ArrayLength => m.memory.array_length(l, i),
-            Kind::Un(op) => unary(l, i, op, &mut n.f16_overflows),
-            Kind::Bin(op) if is_float(op) => float::binary(l, i, op, &mut n.f16_overflows),
-            Kind::Bin(op) => int::binary(l, i, op)?,
-            Kind::Tri(Tri::Select) => int::select(l, i),
-            Kind::Tri(op @ (Tri::UClamp | Tri::SClamp)) => int::clamp(l, i, op),
-            Kind::Tri(op) => float::ternary(l, i, op, &mut n.f16_overflows),
-            Kind::Convert(conv, to) => convert::convert(l, i, conv, to, &mut n.f16_overflows)?,
+            Kind::Un(_) | Kind::Bin(_) | Kind::Tri(_) | Kind::Convert(..) => arithmetic(l, i, n)?,
             Kind::Field => convert::field(l, i),
             Kind::Join => convert::join(l, i),
             Kind::Pick => pick(l, &p.picks[i.b as usize], i)?,
             Kind::Subgroup(what) => exchange::exchange(l, i, what, m.order)?,
             Kind::MemoryBarrier => {}
+            Kind::Matrix => return self.matrix(m, p, i),
             Kind::ControlBarrier => return self.barrier(m, p, i),
             Kind::Jump => {
                 self.go([(i.a, self.lanes.active), (0, 0)]);
@@ -203,15 +209,36 @@ impl Subgroup {
         }
     }
 
-    fn barrier(&mut self, m: &mut Machine<'_>, p: &Program, i: &Inst) -> Result<(), Stop> {
+    /// Refuses an instruction that not every lane has reached.
+    fn all_here(&self, what: &str) -> Result<(), Fault> {
         let l = &self.lanes;
         let absent = l.exist & !l.active;
-        if absent != 0 {
-            let (lane, count) = (absent.trailing_zeros(), absent.count_ones());
-            let detail =
-                format!("barrier without lane {lane} ({count} lanes of the subgroup elsewhere or gone)");
-            return Err(Fault::new(TrapKind::Divergence, l.active.trailing_zeros(), detail).into());
+        if absent == 0 {
+            return Ok(());
         }
+        let (lane, count) = (absent.trailing_zeros(), absent.count_ones());
+        let detail = format!("{what} without lane {lane} ({count} lanes of the subgroup elsewhere or gone)");
+        Err(Fault::new(TrapKind::Divergence, l.active.trailing_zeros(), detail))
+    }
+
+    fn matrix<'a>(&mut self, m: &mut Machine<'a>, p: &'a Program, i: &Inst) -> Result<(), Stop> {
+        let inst = &p.matrix_ops[i.a as usize];
+        if inst.op.is_alone() {
+            matrix::alone(self, m, p, i)?;
+        } else {
+            self.all_here("matrix operation")?;
+            if inst.sharing == Sharing::Workgroup {
+                self.state = State::Together(self.at);
+                return Ok(());
+            }
+            matrix::execute(std::slice::from_mut(self), m, p, i).map_err(|(_, stop)| stop)?;
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn barrier(&mut self, m: &mut Machine<'_>, p: &Program, i: &Inst) -> Result<(), Stop> {
+        self.all_here("barrier")?;
         let b = &p.barriers[i.a as usize];
         if b.execution == Scope::Workgroup {
             self.state = State::AtBarrier(self.at);
@@ -231,6 +258,22 @@ impl Machine<'_> {
         m.buffer_clock.barrier(b, subgroup, vulkan, m.now, word);
         m.workgroup_clock.barrier(b, subgroup, vulkan, m.now, word);
     }
+}
+
+/// dst ← what `i` computes from its operands.
+#[inline]
+pub(crate) fn arithmetic(l: &mut Lanes, i: &Inst, n: &mut Counters) -> Result<(), Fault> {
+    match i.kind {
+        Kind::Un(op) => unary(l, i, op, &mut n.f16_overflows),
+        Kind::Bin(op) if is_float(op) => float::binary(l, i, op, &mut n.f16_overflows),
+        Kind::Bin(op) => int::binary(l, i, op)?,
+        Kind::Tri(Tri::Select) => int::select(l, i),
+        Kind::Tri(op @ (Tri::UClamp | Tri::SClamp)) => int::clamp(l, i, op),
+        Kind::Tri(op) => float::ternary(l, i, op, &mut n.f16_overflows),
+        Kind::Convert(conv, to) => convert::convert(l, i, conv, to, &mut n.f16_overflows)?,
+        _ => {}
+    }
+    Ok(())
 }
 
 fn unary(l: &mut Lanes, i: &Inst, op: Un, overflows: &mut u64) {

@@ -1,0 +1,452 @@
+//! Matrix values: registers, variables, parts, and what KHR's instructions do with them.
+
+use std::rc::Rc;
+
+use kiln_abi::{
+    DType,
+    spirv::{MatrixLayout, MatrixOperands, MatrixUse, Op},
+};
+
+use super::{
+    alu::{self, Class},
+    error::{DecodeError, Decoded},
+    lower::{Lower, Value},
+    memory::{Pointer, Root},
+    reader::Raw,
+    types::Type,
+};
+use crate::{
+    matrix::{Lines, MatrixInst, MatrixOp, Place, Reg, Shape, Sharing, Signs, Source},
+    program::{Bin, Inst, Kind, Slot},
+};
+
+const MAX_REGISTERS: usize = 1 << 14;
+
+impl Lower<'_> {
+    /// Registers of the shapes given, one after another.
+    pub(super) fn registers(&mut self, shapes: &[Shape]) -> Decoded<Reg> {
+        let all = &mut self.program.registers;
+        if all.len() + shapes.len() > MAX_REGISTERS {
+            let (found, allowed) = ((all.len() + shapes.len()) as u64, MAX_REGISTERS as u64);
+            return Err(DecodeError::TooLarge { what: "matrix values", found, allowed });
+        }
+        all.extend_from_slice(shapes);
+        Ok((all.len() - shapes.len()) as Reg)
+    }
+
+    pub(super) fn emit_matrix(&mut self, word: u32, sharing: Sharing, op: MatrixOp) -> Decoded<()> {
+        self.outside_callbacks(word)?;
+        let a = self.program.matrix_ops.len() as u32;
+        self.program.matrix_ops.push(MatrixInst { op, sharing });
+        self.emit(Inst { kind: Kind::Matrix, ty: DType::U32, dst: 0, a, b: 0, c: 0, word })
+    }
+
+    /// The matrices in a value of type `ty`, and who shares them.
+    fn shapes(&self, word: u32, ty: u32) -> Decoded<(Vec<Shape>, Sharing)> {
+        let shapes = self.g.types.shapes(word, ty)?;
+        match shapes.first().map(|s| s.sharing) {
+            Some(sharing) if shapes.iter().all(|s| s.sharing == sharing) => Ok((shapes, sharing)),
+            _ => Err(DecodeError::Malformed { word, what: "a type holds no matrices, or such of two scopes" }),
+        }
+    }
+
+    fn matrices(&self, word: u32, id: u32) -> Decoded<Rc<[Reg]>> {
+        match self.values.get(&id) {
+            Some(Value::Matrices(m)) => Ok(Rc::clone(m)),
+            _ => Err(DecodeError::WrongId { word, id, expected: "a matrix" }),
+        }
+    }
+
+    /// The register and shape of a value that is one matrix.
+    pub(super) fn matrix(&self, word: u32, id: u32) -> Decoded<(Reg, Shape)> {
+        let shape = self.g.types.shape(self.g.type_of(word, id)?);
+        let shape = shape.ok_or(DecodeError::WrongId { word, id, expected: "a matrix" })?;
+        Ok((self.matrices(word, id)?[0], shape))
+    }
+
+    /// The shape of the result's type, which has to be a matrix.
+    pub(super) fn result_shape(&self, raw: &Raw) -> Decoded<Shape> {
+        self.g.types.shape(raw.ty).ok_or(self.refuse(raw, "has a result that is no matrix"))
+    }
+
+    /// A new register as the result of `raw`.
+    pub(super) fn define_matrix(&mut self, raw: &Raw, shape: Shape) -> Decoded<Reg> {
+        let dst = self.registers(&[shape])?;
+        self.values.insert(raw.id, Value::Matrices([dst].into()));
+        Ok(dst)
+    }
+
+    /// Registers for a value of type `ty`, without content.
+    pub(super) fn undefined_matrices(&mut self, word: u32, ty: u32) -> Decoded<Rc<[Reg]>> {
+        let (shapes, sharing) = self.shapes(word, ty)?;
+        let (first, n) = (self.registers(&shapes)?, shapes.len() as u32);
+        self.emit_matrix(word, sharing, MatrixOp::Undefine { first, n })?;
+        Ok((first..first + n).collect())
+    }
+
+    /// A variable of matrices; where `private` is set it is the module's.
+    pub(super) fn matrix_variable(&mut self, word: u32, ty: u32, private: bool) -> Decoded<Pointer> {
+        let offset = if private {
+            let (shapes, _) = self.shapes(word, ty)?;
+            let first = self.registers(&shapes)?;
+            self.program.private_matrices.push((first, shapes.len() as u32));
+            first
+        } else {
+            self.undefined_matrices(word, ty)?[0]
+        };
+        Ok(Pointer { root: Root::Matrices, ty, offset, dynamic: None, chain: None })
+    }
+
+    /// The registers of a matrix constant, which its first execution finds filled.
+    pub(super) fn matrix_constant(&mut self, raw: &Raw, splats: &[Option<u32>]) -> Decoded<()> {
+        let (shapes, _) = self.shapes(raw.word, raw.ty)?;
+        let first = self.registers(&shapes)?;
+        self.program.matrix_constants.extend((first..).zip(splats.iter().copied()));
+        self.values.insert(raw.id, Value::Matrices((first..first + shapes.len() as u32).collect()));
+        Ok(())
+    }
+
+    pub(super) fn load_matrices(&mut self, raw: &Raw, p: &Pointer) -> Decoded<()> {
+        let (shapes, sharing) = self.shapes(raw.word, p.ty)?;
+        let (first, n) = (self.registers(&shapes)?, shapes.len() as u32);
+        for i in 0..n {
+            let from = Place { first: p.offset + i, dynamic: p.dynamic, chain: p.chain };
+            self.emit_matrix(raw.word, sharing, MatrixOp::Copy { dst: first + i, from })?;
+        }
+        self.values.insert(raw.id, Value::Matrices((first..first + n).collect()));
+        Ok(())
+    }
+
+    pub(super) fn store_matrices(&mut self, raw: &Raw, p: &Pointer, value: u32) -> Decoded<()> {
+        let (word, row) = (raw.word, self.matrices(raw.word, value)?);
+        if self.g.type_of(word, value)? != p.ty {
+            return Err(self.refuse(raw, "stores another type than is there"));
+        }
+        let (_, sharing) = self.shapes(word, p.ty)?;
+        for (&src, i) in row.iter().zip(0..) {
+            let to = Place { first: p.offset + i, dynamic: p.dynamic, chain: p.chain };
+            self.emit_matrix(word, sharing, MatrixOp::Store { to, src })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn copy_matrices(&mut self, word: u32, ty: u32, dst: &[Reg], src: u32) -> Decoded<()> {
+        let (row, (_, sharing)) = (self.matrices(word, src)?, self.shapes(word, ty)?);
+        if row.len() != dst.len() {
+            return Err(DecodeError::WrongId { word, id: src, expected: "a value of the function's type" });
+        }
+        for (&dst, &first) in dst.iter().zip(row.iter()) {
+            let from = Place { first, dynamic: None, chain: None };
+            self.emit_matrix(word, sharing, MatrixOp::Copy { dst, from })?;
+        }
+        Ok(())
+    }
+
+    /// The invocation's own element `index` of the matrix that `p` led to, loaded into the result's slot.
+    pub(super) fn load_element(&mut self, raw: &Raw, p: &Pointer, index: Slot) -> Decoded<()> {
+        let (dst, sharing) = (self.alloc(1)?, self.place_sharing(raw, p)?);
+        let from = Place { first: p.offset, dynamic: p.dynamic, chain: p.chain };
+        self.emit_matrix(raw.word, sharing, MatrixOp::LoadElement { dst, from, index })?;
+        self.define(raw, vec![dst]);
+        Ok(())
+    }
+
+    pub(super) fn store_element(&mut self, raw: &Raw, p: &Pointer, index: Slot, id: u32) -> Decoded<()> {
+        if self.g.type_of(raw.word, id)? != p.ty {
+            return Err(self.refuse(raw, "stores another type than is there"));
+        }
+        let (value, sharing) = (self.slots(raw.word, id)?[0], self.place_sharing(raw, p)?);
+        let to = Place { first: p.offset, dynamic: p.dynamic, chain: p.chain };
+        self.emit_matrix(raw.word, sharing, MatrixOp::StoreElement { to, index, value })
+    }
+
+    fn place_sharing(&self, raw: &Raw, p: &Pointer) -> Decoded<Sharing> {
+        let found = self.program.registers.get(p.offset as usize).map(|s| s.sharing);
+        found.ok_or(self.refuse(raw, "points to no matrix"))
+    }
+
+    /// CompositeExtract and CompositeInsert of a value of matrices.
+    pub(super) fn matrix_part(&mut self, raw: &Raw) -> Decoded<()> {
+        let (word, ops) = (raw.word, self.g.words.operands(raw));
+        let insert = raw.op == Op::CompositeInsert;
+        let (object, whole, indices) =
+            if insert { (Some(ops[0]), ops[1], &ops[2..]) } else { (None, ops[0], &ops[1..]) };
+        let (row, mut ty, mut at) = (self.matrices(word, whole)?, self.g.type_of(word, whole)?, 0);
+        let mut element = None;
+        for &i in indices {
+            let (elem, place) = match self.g.types.get(word, ty)? {
+                Type::Array { elem, len, .. } if i < *len => (*elem, i * self.g.types.scalars(*elem)),
+                Type::Struct(m) if (i as usize) < m.len() => {
+                    (m[i as usize].ty, self.g.types.member(word, m, i as usize, false)?)
+                }
+                Type::Matrix { elem, shape } if element.is_none() => {
+                    element = Some((i, *shape));
+                    (*elem, 0)
+                }
+                _ => return Err(self.refuse(raw, "names a part that is not there")),
+            };
+            (ty, at) = (elem, at + place);
+        }
+        let mismatch = self.refuse(raw, "has another type than the part");
+        let (first, n) = (at as usize, if element.is_some() { 1 } else { self.g.types.scalars(ty) as usize });
+        let part = row.get(first..first + n).ok_or(self.refuse(raw, "names a part that is not there"))?;
+        let (src, fits) = (part.first().copied().unwrap_or(0), object.is_some() || ty == raw.ty);
+        if !fits {
+            return Err(mismatch);
+        }
+        if let Some(id) = object
+            && (self.g.type_of(word, id)? != ty || self.g.type_of(word, whole)? != raw.ty)
+        {
+            return Err(mismatch);
+        }
+        match (element, object) {
+            (None, None) => {
+                self.values.insert(raw.id, Value::Matrices(part.into()));
+            }
+            (Some((index, shape)), None) => {
+                let dst = self.alloc(1)?;
+                self.emit_matrix(word, shape.sharing, MatrixOp::Extract { dst, src, index })?;
+                self.define(raw, vec![dst]);
+            }
+            (None, Some(id)) => {
+                let mut all = row.to_vec();
+                all[first..first + n].copy_from_slice(&self.matrices(word, id)?);
+                self.values.insert(raw.id, Value::Matrices(all.into()));
+            }
+            (Some((index, shape)), Some(id)) => {
+                let (object, dst) = (self.slots(word, id)?[0], self.registers(&[shape])?);
+                self.emit_matrix(word, shape.sharing, MatrixOp::Insert { dst, src, object, index })?;
+                let mut all = row.to_vec();
+                all[first] = dst;
+                self.values.insert(raw.id, Value::Matrices(all.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// CompositeConstruct of a matrix from the one scalar it repeats, or of a composite from its matrices.
+    pub(super) fn construct_matrices(&mut self, raw: &Raw) -> Decoded<()> {
+        let (word, ops) = (raw.word, self.g.words.operands(raw));
+        if let Type::Matrix { elem, shape } = *self.g.types.get(word, raw.ty)? {
+            let &[id] = ops else { return Err(self.refuse(raw, "needs the one scalar that a matrix repeats")) };
+            if self.g.type_of(word, id)? != elem {
+                return Err(self.refuse(raw, "has an operand of another type than the elements"));
+            }
+            let value = self.slots(word, id)?[0];
+            let dst = self.define_matrix(raw, shape)?;
+            return self.emit_matrix(word, shape.sharing, MatrixOp::Fill { dst, value });
+        }
+        let (mut all, mut shapes) = (Vec::new(), Vec::new());
+        for &id in ops {
+            all.extend_from_slice(&self.matrices(word, id)?);
+            shapes.extend(self.g.types.shapes(word, self.g.type_of(word, id)?)?);
+        }
+        if shapes != self.shapes(word, raw.ty)?.0 {
+            return Err(self.refuse(raw, "has other matrices than its type"));
+        }
+        self.values.insert(raw.id, Value::Matrices(all.into()));
+        Ok(())
+    }
+
+    pub(super) fn select_matrix(&mut self, raw: &Raw) -> Decoded<()> {
+        let (word, ops) = (raw.word, self.g.words.operands(raw));
+        let condition = self.scalar(word, ops[0], |d| d == DType::Bool)?.0;
+        let ((yes, _), (no, _)) = (self.matrix(word, ops[1])?, self.matrix(word, ops[2])?);
+        if self.g.type_of(word, ops[1])? != raw.ty || self.g.type_of(word, ops[2])? != raw.ty {
+            return Err(self.refuse(raw, "has operands of different types"));
+        }
+        let shape = self.result_shape(raw)?;
+        let dst = self.define_matrix(raw, shape)?;
+        self.emit_matrix(word, shape.sharing, MatrixOp::Select { dst, condition, yes, no })
+    }
+
+    pub(super) fn matrix_elementwise(&mut self, raw: &Raw, kind: Kind, class: Class) -> Decoded<()> {
+        let allowed = matches!(
+            raw.op,
+            Op::SNegate
+                | Op::FNegate
+                | Op::IAdd
+                | Op::FAdd
+                | Op::ISub
+                | Op::FSub
+                | Op::IMul
+                | Op::FMul
+                | Op::SDiv
+                | Op::UDiv
+                | Op::FDiv
+        );
+        let (word, ops, shape) = (raw.word, self.g.words.operands(raw), self.result_shape(raw)?);
+        if !allowed || !class.has(shape.elem) {
+            return Err(self.refuse(raw, "is no operation of such matrices"));
+        }
+        for &id in ops {
+            if self.g.type_of(word, id)? != raw.ty {
+                return Err(self.refuse(raw, "has operands of different types"));
+            }
+        }
+        let a = self.matrix(word, ops[0])?.0;
+        let b = ops.get(1).map(|&id| self.matrix(word, id)).transpose()?.map(|m| m.0);
+        let dst = self.define_matrix(raw, shape)?;
+        self.emit_matrix(word, shape.sharing, MatrixOp::Elementwise { dst, kind, ty: shape.elem, a, b })
+    }
+
+    /// Whether a matrix of shape `from` may become one of shape `to`: the same, or an accumulator taken as a factor.
+    fn recasts(from: &Shape, to: &Shape) -> bool {
+        from.fits(to) && (from.usage == to.usage || from.usage == MatrixUse::MatrixAccumulatorKHR)
+    }
+
+    pub(super) fn convert_matrix(&mut self, raw: &Raw) -> Decoded<()> {
+        let (word, id, to) = (raw.word, self.g.words.operand(raw, 0)?, self.result_shape(raw)?);
+        let (a, from) = self.matrix(word, id)?;
+        let (conv, has, gets) = alu::conversion(raw.op).ok_or(self.refuse(raw, "converts nothing"))?;
+        if !Self::recasts(&from, &to) || !has.has(from.elem) || !gets.has(to.elem) {
+            return Err(self.refuse(raw, "has matrices of different extents, scopes or kinds of number"));
+        }
+        let dst = self.define_matrix(raw, to)?;
+        let kind = Kind::Convert(conv, to.elem);
+        self.emit_matrix(word, to.sharing, MatrixOp::Elementwise { dst, kind, ty: from.elem, a, b: None })
+    }
+
+    /// A bit cast between integers of one width.
+    pub(super) fn cast_matrix(&mut self, raw: &Raw) -> Decoded<()> {
+        let (word, to) = (raw.word, self.result_shape(raw)?);
+        let (first, from) = self.matrix(word, self.g.words.operand(raw, 0)?)?;
+        let ints = from.elem.is_int() && to.elem.is_int() && from.elem.bytes() == to.elem.bytes();
+        if !from.fits(&to) || from.usage != to.usage || !ints {
+            return Err(self.refuse(raw, "casts matrices of integers of one width only"));
+        }
+        let dst = self.define_matrix(raw, to)?;
+        let from = Place { first, dynamic: None, chain: None };
+        self.emit_matrix(word, to.sharing, MatrixOp::Copy { dst, from })
+    }
+
+    /// ConvertNV: the same elements in another use.
+    pub(super) fn recast_matrix(&mut self, raw: &Raw) -> Decoded<()> {
+        let (word, to) = (raw.word, self.result_shape(raw)?);
+        let (first, from) = self.matrix(word, self.g.words.operand(raw, 0)?)?;
+        if !Self::recasts(&from, &to) || from.elem != to.elem {
+            return Err(self.refuse(raw, "changes an accumulator's use and nothing else"));
+        }
+        let dst = self.define_matrix(raw, to)?;
+        let from = Place { first, dynamic: None, chain: None };
+        self.emit_matrix(word, to.sharing, MatrixOp::Copy { dst, from })
+    }
+
+    pub(super) fn transpose_matrix(&mut self, raw: &Raw) -> Decoded<()> {
+        let (word, to) = (raw.word, self.result_shape(raw)?);
+        let (src, from) = self.matrix(word, self.g.words.operand(raw, 0)?)?;
+        let turned = Shape { rows: from.cols, cols: from.rows, usage: to.usage, ..from };
+        let uses = [from.usage, to.usage] == [MatrixUse::MatrixAccumulatorKHR, MatrixUse::MatrixBKHR];
+        if turned != to || !uses {
+            return Err(self.refuse(raw, "takes an accumulator to a right factor with rows and columns swapped"));
+        }
+        let dst = self.define_matrix(raw, to)?;
+        self.emit_matrix(word, to.sharing, MatrixOp::Transpose { dst, src })
+    }
+
+    pub(super) fn scale_matrix(&mut self, raw: &Raw) -> Decoded<()> {
+        let (word, ops, shape) = (raw.word, self.g.words.operands(raw), self.result_shape(raw)?);
+        let (a, _) = self.matrix(word, ops[0])?;
+        let (factor, ty) = self.scalar(word, ops[1], |d| d != DType::Bool)?;
+        if self.g.type_of(word, ops[0])? != raw.ty || ty != shape.elem {
+            return Err(self.refuse(raw, "has operands of different types"));
+        }
+        let kind = Kind::Bin(if ty.is_float() { Bin::FMul } else { Bin::IMul });
+        let dst = self.define_matrix(raw, shape)?;
+        self.emit_matrix(word, shape.sharing, MatrixOp::Scale { dst, kind, ty, a, factor })
+    }
+
+    pub(super) fn matrix_length(&mut self, raw: &Raw) -> Decoded<()> {
+        let shape = self.g.types.shape(self.g.words.operand(raw, 0)?);
+        let shape = shape.ok_or(self.refuse(raw, "needs a matrix type"))?;
+        if self.g.types.element(raw.ty) != Some(DType::U32) || self.g.types.scalars(raw.ty) != 1 {
+            return Err(self.refuse(raw, "has a u32 as result"));
+        }
+        let dst = self.alloc(1)?;
+        self.emit_matrix(raw.word, shape.sharing, MatrixOp::Length { dst, shape })?;
+        self.define(raw, vec![dst]);
+        Ok(())
+    }
+
+    pub(super) fn mul_add(&mut self, raw: &Raw) -> Decoded<()> {
+        let (word, ops, r) = (raw.word, self.g.words.operands(raw), self.result_shape(raw)?);
+        let [(a, x), (b, y), (c, z)] =
+            [self.matrix(word, ops[0])?, self.matrix(word, ops[1])?, self.matrix(word, ops[2])?];
+        let mask = ops.get(3).copied().unwrap_or(0);
+        let has = |bit| mask & bit != 0;
+        let signs = Signs {
+            a: has(MatrixOperands::A_SIGNED),
+            b: has(MatrixOperands::B_SIGNED),
+            c: has(MatrixOperands::C_SIGNED),
+            result: has(MatrixOperands::RESULT_SIGNED),
+            saturate: has(MatrixOperands::SATURATING),
+        };
+        let uses = [MatrixUse::MatrixAKHR, MatrixUse::MatrixBKHR, MatrixUse::MatrixAccumulatorKHR];
+        let extents = x.rows == r.rows && y.cols == r.cols && x.cols == y.rows && z.fits(&r);
+        let scopes = x.sharing == r.sharing && y.sharing == r.sharing;
+        if [x.usage, y.usage, z.usage] != uses || r.usage != uses[2] || !extents || !scopes {
+            return Err(self.refuse(raw, "has matrices whose uses, extents or scopes do not fit a product"));
+        }
+        let floats = [x.elem, y.elem, z.elem, r.elem].iter().filter(|d| d.is_float()).count();
+        let signed_floats = floats != 0 && mask != 0;
+        if !matches!(floats, 0 | 4) || signed_floats {
+            return Err(self.refuse(raw, "mixes floats with integers or signs"));
+        }
+        let dst = self.define_matrix(raw, r)?;
+        self.emit_matrix(word, r.sharing, MatrixOp::MulAdd { dst, a, b, c, signs })
+    }
+
+    /// The memory behind `p` as elements of type `elem`; `operands` begins with the memory operands.
+    pub(super) fn source(&mut self, raw: &Raw, p: &Pointer, elem: DType, operands: &[u32]) -> Decoded<Source> {
+        let workgroup = match p.root {
+            Root::Buffer(_) => false,
+            Root::Workgroup => true,
+            _ => return Err(self.refuse(raw, "needs a pointer to a buffer or workgroup memory")),
+        };
+        let scalar_bytes = if workgroup { self.scalar_bytes(raw, p.ty)? } else { elem.bytes() };
+        let holds = |r: &&std::ops::Range<u32>| r.contains(&p.offset);
+        let end = self.workgroup_extents.iter().find(holds).map_or(0, |r| r.end);
+        Ok(Source { access: self.access(raw, p, 0, elem, operands)?, workgroup, scalar_bytes, end })
+    }
+
+    /// Bytes of the scalars that an array, a vector or a scalar consists of.
+    fn scalar_bytes(&self, raw: &Raw, mut ty: u32) -> Decoded<u32> {
+        while let Type::Array { elem, .. } = self.g.types.get(raw.word, ty)? {
+            ty = *elem;
+        }
+        let found = self.g.types.element(ty).map(DType::bytes).filter(|&n| n > 0);
+        found.ok_or(self.refuse(raw, "needs a pointer into an array of numbers"))
+    }
+
+    /// LoadKHR and StoreKHR.
+    pub(super) fn matrix_lines(&mut self, raw: &Raw) -> Decoded<()> {
+        let (word, ops) = (raw.word, self.g.words.operands(raw));
+        let p = self.pointer(word, ops[0])?;
+        let step_bytes = match self.g.types.get(word, p.ty)? {
+            Type::Scalar(d) if d.bytes() > 0 => d.bytes(),
+            Type::Vector { dtype, n, .. } if dtype.bytes() > 0 => dtype.bytes() * n,
+            _ => return Err(self.refuse(raw, "needs a pointer to a number or a vector in an array")),
+        };
+        let rest = if raw.op == Op::CooperativeMatrixStoreKHR { &ops[2..] } else { &ops[1..] };
+        let layout = self.g.scalar(rest[0]).and_then(MatrixLayout::from_number);
+        let layout = layout.ok_or(self.refuse(raw, "needs a constant layout, row-major or column-major"))?;
+        let stride = self.scalar(word, rest[1], |d| matches!(d, DType::U32 | DType::I32))?.0;
+        let lines = Lines { column_major: layout == MatrixLayout::ColumnMajorKHR, stride, step_bytes };
+        if raw.op == Op::CooperativeMatrixStoreKHR {
+            let (src, shape) = self.matrix(word, ops[1])?;
+            let to = self.source(raw, &p, shape.elem, &rest[2..])?;
+            self.mark_stored(&p);
+            return self.emit_matrix(word, shape.sharing, MatrixOp::StoreLines { to, lines, src });
+        }
+        let shape = self.result_shape(raw)?;
+        let from = self.source(raw, &p, shape.elem, &rest[2..])?;
+        let dst = self.define_matrix(raw, shape)?;
+        self.emit_matrix(word, shape.sharing, MatrixOp::Load { dst, from, lines })
+    }
+
+    pub(super) fn mark_stored(&mut self, p: &Pointer) {
+        if let Root::Buffer(b) = p.root {
+            self.program.bindings[b as usize].stored = true;
+        }
+    }
+}
