@@ -212,22 +212,85 @@ pub(crate) enum Extra {
 /// A matrix instruction.
 #[derive(Clone, Debug)]
 pub(crate) enum MatrixOp {
-    Undefine { first: Reg, n: u32 },
-    Fill { dst: Reg, value: Slot },
-    Copy { dst: Reg, from: Place },
-    Store { to: Place, src: Reg },
-    Select { dst: Reg, condition: Slot, yes: Reg, no: Reg },
-    Length { dst: Slot, shape: Shape },
-    Extract { dst: Slot, src: Reg, index: u32 },
-    Insert { dst: Reg, src: Reg, object: Slot, index: u32 },
-    LoadElement { dst: Slot, from: Place, index: Slot },
-    StoreElement { to: Place, index: Slot, value: Slot },
+    Undefine {
+        first: Reg,
+        n: u32,
+    },
+    Fill {
+        dst: Reg,
+        value: Slot,
+    },
+    Copy {
+        dst: Reg,
+        from: Place,
+    },
+    Store {
+        to: Place,
+        src: Reg,
+    },
+    Select {
+        dst: Reg,
+        condition: Slot,
+        yes: Reg,
+        no: Reg,
+    },
+    Length {
+        dst: Slot,
+        shape: Shape,
+    },
+    Extract {
+        dst: Slot,
+        src: Reg,
+        index: u32,
+    },
+    Insert {
+        dst: Reg,
+        src: Reg,
+        object: Slot,
+        index: u32,
+    },
+    LoadElement {
+        dst: Slot,
+        from: Place,
+        index: Slot,
+    },
+    StoreElement {
+        to: Place,
+        index: Slot,
+        value: Slot,
+    },
     /// `kind` over the elements of a, and of b where there is one; `ty` is the operands' type.
-    Elementwise { dst: Reg, kind: Kind, ty: DType, a: Reg, b: Option<Reg> },
-    Scale { dst: Reg, kind: Kind, ty: DType, a: Reg, factor: Slot },
-    MulAdd { dst: Reg, a: Reg, b: Reg, c: Reg, signs: Signs },
-    Load { dst: Reg, from: Source, lines: Lines },
-    StoreLines { to: Source, lines: Lines, src: Reg },
+    Elementwise {
+        dst: Reg,
+        kind: Kind,
+        ty: DType,
+        a: Reg,
+        b: Option<Reg>,
+    },
+    Scale {
+        dst: Reg,
+        kind: Kind,
+        ty: DType,
+        a: Reg,
+        factor: Slot,
+    },
+    MulAdd {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+        c: Reg,
+        signs: Signs,
+    },
+    Load {
+        dst: Reg,
+        from: Source,
+        lines: Lines,
+    },
+    StoreLines {
+        to: Source,
+        lines: Lines,
+        src: Reg,
+    },
     /// The elements that the view clips are those of `old`.
     LoadTensor {
         dst: Reg,
@@ -237,10 +300,27 @@ pub(crate) enum MatrixOp {
         decode: Option<Decoder>,
         decode_vector: Option<Decoder>,
     },
-    StoreTensor { to: Source, tensor: Tensor, src: Reg },
-    Reduce { dst: Reg, src: Reg, reduction: Reduction, combine: Callback },
-    PerElement { dst: Reg, src: Reg, call: Callback, extras: Vec<Extra> },
-    Transpose { dst: Reg, src: Reg },
+    StoreTensor {
+        to: Source,
+        tensor: Tensor,
+        src: Reg,
+    },
+    Reduce {
+        dst: Reg,
+        src: Reg,
+        reduction: Reduction,
+        combine: Callback,
+    },
+    PerElement {
+        dst: Reg,
+        src: Reg,
+        call: Callback,
+        extras: Vec<Extra>,
+    },
+    Transpose {
+        dst: Reg,
+        src: Reg,
+    },
 }
 
 /// A matrix instruction with who executes it together.
@@ -253,10 +333,7 @@ pub(crate) struct MatrixInst {
 impl MatrixOp {
     /// Whether each lane may execute it for itself; all others need every invocation of the scope.
     pub(crate) const fn is_alone(&self) -> bool {
-        matches!(
-            self,
-            MatrixOp::Length { .. } | MatrixOp::LoadElement { .. } | MatrixOp::StoreElement { .. }
-        )
+        matches!(self, MatrixOp::Length { .. } | MatrixOp::LoadElement { .. } | MatrixOp::StoreElement { .. })
     }
 
     /// Whether it stores to memory that invocations share.

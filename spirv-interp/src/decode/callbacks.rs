@@ -21,7 +21,8 @@ impl Lower<'_> {
     /// Refuses what has no place in a function that a matrix instruction calls.
     pub(super) fn outside_callbacks(&self, word: u32) -> Decoded<()> {
         if self.in_callback {
-            let what = "a function called by a matrix instruction holds a barrier, subgroup or matrix operation";
+            let what =
+                "a function called by a matrix instruction holds a barrier, subgroup or matrix operation";
             return Err(DecodeError::Malformed { word, what });
         }
         Ok(())

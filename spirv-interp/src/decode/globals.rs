@@ -124,7 +124,9 @@ impl<'a> Globals<'a> {
                     self.vulkan_model = true;
                     Ok(())
                 }
-                _ => Err(type_error("is none of Logical GLSL450, Logical Vulkan and PhysicalStorageBuffer64 Vulkan")),
+                _ => Err(type_error(
+                    "is none of Logical GLSL450, Logical Vulkan and PhysicalStorageBuffer64 Vulkan",
+                )),
             },
             Op::EntryPoint => {
                 if ops[0] == GL_COMPUTE && text(&ops[2..]).is_some_and(|(name, _)| name == entry) {

@@ -125,7 +125,8 @@ impl<'a> Lower<'a> {
     }
 
     fn constants(&mut self) -> Decoded<()> {
-        if self.g.words.list.iter().any(|r| matches!(r.op, Op::CreateTensorLayoutNV | Op::CreateTensorViewNV)) {
+        if self.g.words.list.iter().any(|r| matches!(r.op, Op::CreateTensorLayoutNV | Op::CreateTensorViewNV))
+        {
             for bits in [0, 1, u32::MAX] {
                 self.constant(Some(bits))?;
             }
@@ -223,7 +224,13 @@ impl<'a> Lower<'a> {
     }
 
     /// Inlines function `id`; its result goes to `result`.
-    pub(super) fn function(&mut self, word: u32, id: u32, args: &[Value], result: Option<&[Slot]>) -> Decoded<()> {
+    pub(super) fn function(
+        &mut self,
+        word: u32,
+        id: u32,
+        args: &[Value],
+        result: Option<&[Slot]>,
+    ) -> Decoded<()> {
         let missing = DecodeError::WrongId { word, id, expected: "a function" };
         let f: &'a Function = self.g.functions.get(&id).ok_or(missing)?;
         if self.calls.contains(&id) {

@@ -46,7 +46,9 @@ impl Lower<'_> {
         let shapes = self.g.types.shapes(word, ty)?;
         match shapes.first().map(|s| s.sharing) {
             Some(sharing) if shapes.iter().all(|s| s.sharing == sharing) => Ok((shapes, sharing)),
-            _ => Err(DecodeError::Malformed { word, what: "a type holds no matrices, or such of two scopes" }),
+            _ => {
+                Err(DecodeError::Malformed { word, what: "a type holds no matrices, or such of two scopes" })
+            }
         }
     }
 
@@ -228,7 +230,9 @@ impl Lower<'_> {
     pub(super) fn construct_matrices(&mut self, raw: &Raw) -> Decoded<()> {
         let (word, ops) = (raw.word, self.g.words.operands(raw));
         if let Type::Matrix { elem, shape } = *self.g.types.get(word, raw.ty)? {
-            let &[id] = ops else { return Err(self.refuse(raw, "needs the one scalar that a matrix repeats")) };
+            let &[id] = ops else {
+                return Err(self.refuse(raw, "needs the one scalar that a matrix repeats"));
+            };
             if self.g.type_of(word, id)? != elem {
                 return Err(self.refuse(raw, "has an operand of another type than the elements"));
             }
@@ -338,7 +342,9 @@ impl Lower<'_> {
         let turned = Shape { rows: from.cols, cols: from.rows, usage: to.usage, ..from };
         let uses = [from.usage, to.usage] == [MatrixUse::MatrixAccumulatorKHR, MatrixUse::MatrixBKHR];
         if turned != to || !uses {
-            return Err(self.refuse(raw, "takes an accumulator to a right factor with rows and columns swapped"));
+            return Err(
+                self.refuse(raw, "takes an accumulator to a right factor with rows and columns swapped")
+            );
         }
         let dst = self.define_matrix(raw, to)?;
         self.emit_matrix(word, to.sharing, MatrixOp::Transpose { dst, src })
@@ -397,7 +403,13 @@ impl Lower<'_> {
     }
 
     /// The memory behind `p` as elements of type `elem`; `operands` begins with the memory operands.
-    pub(super) fn source(&mut self, raw: &Raw, p: &Pointer, elem: DType, operands: &[u32]) -> Decoded<Source> {
+    pub(super) fn source(
+        &mut self,
+        raw: &Raw,
+        p: &Pointer,
+        elem: DType,
+        operands: &[u32],
+    ) -> Decoded<Source> {
         let workgroup = match p.root {
             Root::Buffer(_) => false,
             Root::Workgroup => true,

@@ -236,7 +236,14 @@ impl Lower<'_> {
         Ok(())
     }
 
-    pub(super) fn access(&mut self, raw: &Raw, p: &Pointer, at: u32, ty: DType, memory: &[u32]) -> Decoded<u32> {
+    pub(super) fn access(
+        &mut self,
+        raw: &Raw,
+        p: &Pointer,
+        at: u32,
+        ty: DType,
+        memory: &[u32],
+    ) -> Decoded<u32> {
         let word = raw.word;
         let mask = memory.first().copied().unwrap_or(0);
         let mut next = 1 + usize::from(mask & MemoryOperands::ALIGNED != 0);

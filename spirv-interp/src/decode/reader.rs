@@ -179,23 +179,6 @@ impl Cursor<'_> {
             OperandKind::ExecutionMode => self.known("execution mode", ExecutionMode::from_number),
             OperandKind::GroupOperation => self.known("group operation", GroupOperation::from_number),
             OperandKind::GlslOp => self.known("extended instruction", GlslOp::from_number),
-            OperandKind::OptFloatEncoding | OperandKind::OptMatrixOperands if self.next == self.body.len() => Ok(()),
-            OperandKind::OptFloatEncoding => self.known("float encoding", FloatEncoding::from_number),
-            OperandKind::OptMatrixOperands => {
-                self.known("matrix operands", |mask| (mask & !0x1f == 0).then_some(()))
-            }
-            OperandKind::MatrixReduce => {
-                self.known("reduction", |mask| matches!(mask, 1..=4).then_some(()))
-            }
-            OperandKind::TensorOperands => {
-                let mask = self.word()?;
-                let bits = TensorOperands::VIEW | TensorOperands::DECODE | TensorOperands::DECODE_VECTOR;
-                if mask & !bits != 0 {
-                    let (word, op, what) = (self.word, self.op.name(), "tensor operands");
-                    return Err(DecodeError::UnknownEnumerant { word, op, what, value: mask });
-                }
-                (0..mask.count_ones()).try_for_each(|_| self.id().map(drop))
-            }
             OperandKind::PackedFormat => self.known("packed format", |n| (n == 0).then_some(())),
         }
     }

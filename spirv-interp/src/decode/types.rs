@@ -20,15 +20,38 @@ const MAX_DEPTH: u32 = 16;
 pub(crate) enum Type {
     Void,
     Scalar(DType),
-    Vector { elem: u32, dtype: DType, n: u32 },
-    Array { elem: u32, len: u32, stride: Option<u32> },
-    RuntimeArray { elem: u32, stride: Option<u32> },
+    Vector {
+        elem: u32,
+        dtype: DType,
+        n: u32,
+    },
+    Array {
+        elem: u32,
+        len: u32,
+        stride: Option<u32>,
+    },
+    RuntimeArray {
+        elem: u32,
+        stride: Option<u32>,
+    },
     Struct(Vec<Member>),
-    Pointer { class: StorageClass, pointee: u32 },
-    Function { result: u32, params: Vec<u32> },
+    Pointer {
+        class: StorageClass,
+        pointee: u32,
+    },
+    Function {
+        result: u32,
+        params: Vec<u32>,
+    },
     /// A cooperative matrix of elements of type `elem`: one unit, which is a matrix register and no slot.
-    Matrix { elem: u32, shape: Shape },
-    TensorLayout { dim: u32, clamp: ClampMode },
+    Matrix {
+        elem: u32,
+        shape: Shape,
+    },
+    TensorLayout {
+        dim: u32,
+        clamp: ClampMode,
+    },
     TensorView(ViewType),
 }
 

@@ -58,30 +58,6 @@ impl Lower<'_> {
             | Op::ReturnValue
             | Op::Unreachable => Err(self.refuse(raw, "has no place inside a block")),
             // What merges say is in the order of the blocks already.
-            Op::TypeCooperativeMatrixKHR | Op::TypeTensorLayoutNV | Op::TypeTensorViewNV => {
-                Err(self.refuse(raw, "has no place inside a block"))
-            }
-            Op::MatrixTimesScalar
-            | Op::CooperativeMatrixLoadKHR
-            | Op::CooperativeMatrixStoreKHR
-            | Op::CooperativeMatrixMulAddKHR
-            | Op::CooperativeMatrixLengthKHR
-            | Op::CooperativeMatrixConvertNV
-            | Op::CooperativeMatrixReduceNV
-            | Op::CooperativeMatrixLoadTensorNV
-            | Op::CooperativeMatrixStoreTensorNV
-            | Op::CooperativeMatrixPerElementOpNV
-            | Op::CooperativeMatrixTransposeNV
-            | Op::CreateTensorLayoutNV
-            | Op::TensorLayoutSetDimensionNV
-            | Op::TensorLayoutSetStrideNV
-            | Op::TensorLayoutSliceNV
-            | Op::TensorLayoutSetClampValueNV
-            | Op::TensorLayoutSetBlockSizeNV
-            | Op::CreateTensorViewNV
-            | Op::TensorViewSetDimensionNV
-            | Op::TensorViewSetStrideNV
-            | Op::TensorViewSetClipNV => Err(self.refuse(raw, "does not run here")),
             Op::LoopMerge | Op::SelectionMerge | Op::Line => Ok(()),
             Op::Undef if self.g.types.is_matrix(raw.ty) => {
                 let row = self.undefined_matrices(raw.word, raw.ty)?;

@@ -101,7 +101,13 @@ fn length(m: &Memory<'_>, d: &Dim) -> u32 {
 
 /// Refuses addresses that are undefined, wrapped, or past an array's end.
 #[inline]
-pub(crate) fn address(l: &Lanes, m: &Memory<'_>, p: &Program, pointer: u32, at: Option<u32>) -> Result<(), Fault> {
+pub(crate) fn address(
+    l: &Lanes,
+    m: &Memory<'_>,
+    p: &Program,
+    pointer: u32,
+    at: Option<u32>,
+) -> Result<(), Fault> {
     let (undefined, wrapped) =
         (l.undefined[pointer as usize] & l.active, l.wrapped[pointer as usize] & l.active);
     if undefined != 0 {
@@ -136,7 +142,12 @@ fn past_end(l: &Lanes, m: &Memory<'_>, p: &Program, at: Option<u32>, lane: u32) 
     }
 }
 
-pub(crate) fn offsets<'l>(l: &'l Lanes, m: &Memory<'_>, p: &Program, a: &Access) -> Result<Offsets<'l>, Fault> {
+pub(crate) fn offsets<'l>(
+    l: &'l Lanes,
+    m: &Memory<'_>,
+    p: &Program,
+    a: &Access,
+) -> Result<Offsets<'l>, Fault> {
     match a.pointer {
         Some(pointer) => {
             address(l, m, p, pointer, a.chain)?;

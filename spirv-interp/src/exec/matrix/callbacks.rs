@@ -156,7 +156,9 @@ impl Together<'_, '_> {
         let known = |e: usize| (matrix.bits[e], matrix.unknown(e));
         let groups: Vec<Vec<Known>> = match reduction {
             Reduction::Row => (0..rows).map(|r| (0..cols).map(|c| known(r * cols + c)).collect()).collect(),
-            Reduction::Column => (0..cols).map(|c| (0..rows).map(|r| known(r * cols + c)).collect()).collect(),
+            Reduction::Column => {
+                (0..cols).map(|c| (0..rows).map(|r| known(r * cols + c)).collect()).collect()
+            }
             Reduction::All => vec![(0..rows * cols).map(known).collect()],
             Reduction::Square => {
                 let corner = |g: usize| g / (cols / 2) * 2 * cols + g % (cols / 2) * 2;
@@ -192,10 +194,8 @@ impl Together<'_, '_> {
         while groups[0].len() > 1 {
             // Neighbors all at once, or the first two only.
             let pairs = if order == ReduceOrder::Tree { groups[0].len() / 2 } else { 1 };
-            let all: Vec<[Known; 2]> = groups
-                .iter()
-                .flat_map(|g| g.chunks_exact(2).take(pairs).map(|c| [c[0], c[1]]))
-                .collect();
+            let all: Vec<[Known; 2]> =
+                groups.iter().flat_map(|g| g.chunks_exact(2).take(pairs).map(|c| [c[0], c[1]])).collect();
             let found = self.each(combine, all.len(), |k, p, _| all[k][p])?;
             if first {
                 self.commutes(&all, &found, combine, shape)?;
@@ -217,14 +217,16 @@ impl Together<'_, '_> {
         shape: &Shape,
     ) -> Result<(), Failed> {
         let swapped = self.each(combine, pairs.len(), |k, p, _| pairs[k][1 - p])?;
-        let number = |v: u32| if shape.elem.is_float() { f64::from(to_f32(v, shape.elem)) } else { f64::from(v) };
+        let number =
+            |v: u32| if shape.elem.is_float() { f64::from(to_f32(v, shape.elem)) } else { f64::from(v) };
         for ((pair, a), b) in pairs.iter().zip(found).zip(&swapped) {
             let (x, y) = (number(a.0), number(b.0));
             if a.1 || b.1 || x == y || x.is_nan() && y.is_nan() {
                 continue;
             }
             let [p, q] = pair.map(|k| number(k.0));
-            let detail = format!("the function of a reduction yields {x} for ({p}, {q}) and {y} for ({q}, {p})");
+            let detail =
+                format!("the function of a reduction yields {x} for ({p}, {q}) and {y} for ({q}, {p})");
             return Err(fault(TrapKind::Mismatch, detail));
         }
         Ok(())

@@ -20,7 +20,9 @@ use crate::{
 fn own(order: &[u32], position: u32, n: u32, index: u32) -> Result<usize, String> {
     let at = u64::from(index) * u64::from(n) + u64::from(position);
     let found = order.get(usize::try_from(at).unwrap_or(usize::MAX)).map(|&e| e as usize);
-    found.ok_or_else(|| format!("element {index} of the {} that the invocation holds", held(order, position, n)))
+    found.ok_or_else(|| {
+        format!("element {index} of the {} that the invocation holds", held(order, position, n))
+    })
 }
 
 fn held(order: &[u32], position: u32, n: u32) -> u32 {

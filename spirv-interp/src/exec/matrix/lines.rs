@@ -37,9 +37,9 @@ impl Together<'_, '_> {
         Err(fault(TrapKind::Matrix, detail))
     }
 
-    fn visit(&self, access: &Access, e: usize) -> Visit {
+    fn visit(&self, access: &Access, shape: &Shape, e: usize) -> Visit {
         Visit {
-            invocation: self.toucher(e),
+            invocation: self.toucher(shape, e),
             word: self.word,
             now: self.m.memory.now,
             private: access.private,
@@ -84,7 +84,7 @@ impl Together<'_, '_> {
                 }
                 let (index, first) = (v.buffer, v.start + first as usize);
                 if self.m.memory.shadows[index].is_some() {
-                    let visit = self.visit(&access, e);
+                    let visit = self.visit(&access, shape, e);
                     self.check(index, first, size, &visit, access.binding, false)?;
                 }
                 let buffer = &self.m.memory.buffers[index];
@@ -93,7 +93,8 @@ impl Together<'_, '_> {
             };
             out.set(e, value, undefined);
         }
-        let traffic = if source.workgroup { &mut self.m.counters.workgroup } else { &mut self.m.counters.buffers };
+        let traffic =
+            if source.workgroup { &mut self.m.counters.workgroup } else { &mut self.m.counters.buffers };
         traffic.load(count, access.bytes);
         Ok(())
     }
@@ -156,7 +157,7 @@ impl Together<'_, '_> {
         at: u64,
     ) -> Result<(u32, bool), Failed> {
         let (cells, skip) = self.cells(source, base, shape, e, at, access.bytes)?;
-        let (visit, m) = (self.visit(access, e), &mut self.m.memory);
+        let (visit, m) = (self.visit(access, shape, e), &mut self.m.memory);
         let (mut value, mut undefined, mut shift) = (0u64, false, 0);
         for i in cells {
             undefined |= !m.workgroup_clock.defined(&m.cells[i]);
@@ -199,13 +200,14 @@ impl Together<'_, '_> {
                 return Err(self.past(source, shape, e, first));
             }
             let (index, first) = (v.buffer, v.start + first as usize);
-            let visit = self.visit(&access, e);
+            let visit = self.visit(&access, shape, e);
             self.check(index, first, size, &visit, access.binding, true)?;
             let buffer = &mut self.m.memory.buffers[index];
             buffer.bytes[first..first + size].copy_from_slice(&from.bits[e].to_le_bytes()[..size]);
             buffer.define(first, size);
         }
-        let traffic = if source.workgroup { &mut self.m.counters.workgroup } else { &mut self.m.counters.buffers };
+        let traffic =
+            if source.workgroup { &mut self.m.counters.workgroup } else { &mut self.m.counters.buffers };
         traffic.store(count, access.bytes);
         Ok(())
     }
@@ -224,7 +226,7 @@ impl Together<'_, '_> {
         let (cells, skip) = self.cells(source, base, shape, e, at, access.bytes)?;
         // Elements that share a scalar are one invocation's, or they would race with each other.
         let who = if access.bytes < source.scalar_bytes { cells.start } else { e };
-        let visit = self.visit(access, who);
+        let visit = self.visit(access, shape, who);
         let m = &mut self.m.memory;
         let mut rest = u64::from(from.bits[e]) << (8 * skip);
         let mut mask = (u64::MAX >> (64 - 8 * access.bytes)) << (8 * skip);
@@ -269,7 +271,12 @@ impl Together<'_, '_> {
         })
     }
 
-    pub(super) fn load_lines(&mut self, shape: Shape, from: &Source, lines: &Lines) -> Result<Matrix, Failed> {
+    pub(super) fn load_lines(
+        &mut self,
+        shape: Shape,
+        from: &Source,
+        lines: &Lines,
+    ) -> Result<Matrix, Failed> {
         let base = self.base(from)?;
         let pitch = self.pitch(&shape, from, base, lines)?;
         let mut out = Matrix::splat(shape.len(), Some(0));

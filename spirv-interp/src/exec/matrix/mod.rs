@@ -113,13 +113,7 @@ impl Mappings {
     fn of(&mut self, shape: Shape, n: u32) -> Rc<[u32]> {
         let seed = self.seed;
         Rc::clone(self.known.entry((shape, n)).or_insert_with(|| {
-            let Shape { elem, sharing, rows, cols, usage } = shape;
-            let parts = [elem as u32, sharing as u32, rows, cols, usage as u32, n];
-            let mut chance = Chance(seed);
-            for part in parts {
-                chance.0 ^= u64::from(part);
-                chance.next();
-            }
+            let mut chance = drawn(seed, &shape, n);
             let mut order: Vec<u32> = (0..shape.len() as u32).collect();
             for k in (1..order.len()).rev() {
                 order.swap(k, chance.below(k as u64 + 1) as usize);
@@ -281,18 +275,32 @@ impl Together<'_, '_> {
         self.parties[party].first - self.parties[0].first
     }
 
-    /// The invocation that touches memory for element `e`: any of the scope may, and it is another one each time.
-    fn toucher(&self, e: usize) -> u32 {
-        let mut chance = Chance(self.m.mappings.seed ^ u64::from(self.word) << 32 ^ e as u64);
+    /// The invocation that touches memory for element `e` of a matrix of this shape. It says nothing about who holds the
+    /// element, but a matrix that is loaded, changed and stored in one place meets the same invocation twice.
+    fn toucher(&self, shape: &Shape, e: usize) -> u32 {
+        let mut chance = drawn(self.m.mappings.seed, shape, 0);
+        chance.0 ^= e as u64;
         self.parties[0].first + chance.below(self.invocations().into()) as u32
     }
+}
+
+/// A generator that depends on the seed and the matrix type.
+fn drawn(seed: u64, shape: &Shape, n: u32) -> Chance {
+    let Shape { elem, sharing, rows, cols, usage } = *shape;
+    let mut chance = Chance(seed);
+    for part in [elem as u32, sharing as u32, rows, cols, usage as u32, n] {
+        chance.0 = chance.next() ^ u64::from(part);
+    }
+    chance
 }
 
 /// The register `offset` behind a place, which has to be of the same shape.
 fn register(p: &Program, place: &Place, offset: u32) -> Result<Reg, Fault> {
     let reg = place.first.checked_add(offset);
     let fits = reg.filter(|&r| p.registers.get(r as usize) == p.registers.get(place.first as usize));
-    fits.ok_or_else(|| Fault::new(TrapKind::OutOfBounds, 0, "an index is past the end of its array of matrices"))
+    fits.ok_or_else(|| {
+        Fault::new(TrapKind::OutOfBounds, 0, "an index is past the end of its array of matrices")
+    })
 }
 
 /// Executes an instruction that each lane may execute for itself.

@@ -68,7 +68,13 @@ fn extended(m: &Matrix, ty: DType, signed: bool) -> Vec<u32> {
 }
 
 impl Together<'_, '_> {
-    pub(super) fn mul_add(&mut self, file: &mut File, dst: Reg, of: [Reg; 3], signs: Signs) -> Result<(), Failed> {
+    pub(super) fn mul_add(
+        &mut self,
+        file: &mut File,
+        dst: Reg,
+        of: [Reg; 3],
+        signs: Signs,
+    ) -> Result<(), Failed> {
         for reg in of {
             file.ready(self.p, reg);
         }
@@ -140,8 +146,11 @@ fn saturating_product(
     };
     let (a, b, c) = (wide(0, signs.a), wide(1, signs.b), wide(2, signs.c));
     let (depth, n, width) = (shapes[0].cols as usize, result.cols as usize, 8 * result.elem.bytes());
-    let (low, high) =
-        if signs.result { (-(1i128 << (width - 1)), (1i128 << (width - 1)) - 1) } else { (0, (1i128 << width) - 1) };
+    let (low, high) = if signs.result {
+        (-(1i128 << (width - 1)), (1i128 << (width - 1)) - 1)
+    } else {
+        (0, (1i128 << width) - 1)
+    };
     let mut bits = Vec::with_capacity(c.len());
     for (e, &c) in c.iter().enumerate() {
         let (row, col) = (e / n, e % n);
@@ -167,7 +176,6 @@ fn unknown(of: [&Matrix; 3], shapes: [Shape; 3]) -> Vec<bool> {
     let (rows, depth, cols) = (shapes[0].rows as usize, shapes[0].cols as usize, shapes[1].cols as usize);
     let row: Vec<bool> = (0..rows).map(|r| (0..depth).any(|k| a.unknown(r * depth + k))).collect();
     let col: Vec<bool> = (0..cols).map(|c| (0..depth).any(|k| b.unknown(k * cols + c))).collect();
-    let out: Vec<bool> =
-        (0..rows * cols).map(|e| row[e / cols] || col[e % cols] || c.unknown(e)).collect();
+    let out: Vec<bool> = (0..rows * cols).map(|e| row[e / cols] || col[e % cols] || c.unknown(e)).collect();
     if out.contains(&true) { out } else { Vec::new() }
 }

@@ -60,7 +60,9 @@ pub(super) fn locate(
         None => u64::from(row) * u64::from(cols) + u64::from(col),
         Some(v) => {
             let [row0, rows, col0, width] = v.clip;
-            let (Some(r), Some(c)) = (row.checked_sub(row0), col.checked_sub(col0)) else { return Ok(Spot::Skipped) };
+            let (Some(r), Some(c)) = (row.checked_sub(row0), col.checked_sub(col0)) else {
+                return Ok(Spot::Skipped);
+            };
             if r >= rows || c >= width {
                 return Ok(Spot::Skipped);
             }
@@ -186,16 +188,21 @@ impl Together<'_, '_> {
         self.uniform(slot)
     }
 
-    fn spots(&self, shape: &Shape, tensor: &Tensor, stores: bool) -> Result<(LayoutNumbers, Vec<Spot>), Failed> {
+    fn spots(
+        &self,
+        shape: &Shape,
+        tensor: &Tensor,
+        stores: bool,
+    ) -> Result<(LayoutNumbers, Vec<Spot>), Failed> {
         let layout = self.layout(&tensor.layout)?;
         let view = tensor.view.as_ref().map(|v| self.view(v)).transpose()?;
         let mut spots = Vec::with_capacity(shape.len());
         for row in 0..shape.rows {
             for col in 0..shape.cols {
                 let spot = locate(&layout, view.as_ref(), row, col, shape.cols, stores);
-                spots.push(spot.map_err(|(kind, detail)| {
-                    fault(kind, format!("row {row}, column {col}: {detail}"))
-                })?);
+                spots.push(
+                    spot.map_err(|(kind, detail)| fault(kind, format!("row {row}, column {col}: {detail}")))?,
+                );
             }
         }
         Ok((layout, spots))
@@ -300,7 +307,8 @@ impl Together<'_, '_> {
                 if value == scalar.bits[e] && undefined == scalar.unknown(e) {
                     continue;
                 }
-                let show = |v: u32, undefined| if undefined { "undefined".to_owned() } else { format!("{v:#x}") };
+                let show =
+                    |v: u32, undefined| if undefined { "undefined".to_owned() } else { format!("{v:#x}") };
                 let detail = format!(
                     "{}: the decode function yields {} and component {component} of its vector twin {}",
                     name(shape, e),
