@@ -186,6 +186,10 @@ macro_rules! buffers {
         }
 
         impl<T: Elem> $buf<T> {
+            pub(crate) fn path(&self, index: Ex<u32>) -> Path {
+                Path::new(self.base).member(0).step(index.id)
+            }
+
             /// How many elements the bound range holds.
             #[track_caller]
             pub fn len(&self) -> Ex<u32> {
@@ -197,7 +201,7 @@ macro_rules! buffers {
             type Out = Place<T, $rail>;
             #[track_caller]
             fn at(&self, index: Ex<u32>) -> Place<T, $rail> {
-                Place::new(Path::new(self.base).member(0).step(index.id))
+                Place::new(self.path(index))
             }
         }
 
@@ -252,12 +256,19 @@ impl<T: Elem> Shared<T> {
     }
 }
 
+impl<T: Elem> Shared<T> {
+    #[track_caller]
+    pub(crate) fn path(&self, index: Ex<u32>) -> Path {
+        check_index(index.id, self.len, Location::caller());
+        Path::new(self.base).step(index.id)
+    }
+}
+
 impl<T: Elem> At for Shared<T> {
     type Out = Place<T, Workgroup>;
     #[track_caller]
     fn at(&self, index: Ex<u32>) -> Self::Out {
-        check_index(index.id, self.len, Location::caller());
-        Place::new(Path::new(self.base).step(index.id))
+        Place::new(self.path(index))
     }
 }
 

@@ -3,12 +3,12 @@
 //! There are no closures: `if fork.then() { .. }` runs as host code, so what a kernel writes inside stays where it is.
 
 use kiln_abi::{DType, Location, spirv::Op};
-use kiln_spirv_emit::ir::{Const, LoopControl, Region, ValueId};
+use kiln_spirv_emit::ir::{Const, LoopControl, Region, Type, ValueId};
 
 use crate::{
     ops::{Binary, binary},
     session::{Stage, with},
-    value::{Ex, Int, Shape, Value},
+    value::{Ex, Held, Int, Shape},
 };
 
 /// What an `if` can choose by: a kernel's `bool` branches, a host `bool` is decided while staging.
@@ -134,7 +134,9 @@ fn merge(
     (otherwise, b): (Region, &[ValueId]),
     at: Location,
 ) -> Vec<ValueId> {
-    if !a.is_empty() && s.b.is_speculatable(&then) && s.b.is_speculatable(&otherwise) {
+    // A select picks numbers; a tile goes through a variable.
+    let numbers = a.iter().all(|&a| !matches!(s.b.type_of_id(s.b.type_of(a)), Type::Matrix(_)));
+    if !a.is_empty() && numbers && s.b.is_speculatable(&then) && s.b.is_speculatable(&otherwise) {
         s.b.splice(then);
         s.b.splice(otherwise);
         return a
@@ -189,7 +191,7 @@ impl Merge for () {
     fn zero() -> Self {}
 }
 
-impl<T: Value> Merge for Ex<T> {
+impl<T: Held> Merge for Ex<T> {
     fn push(&self, out: &mut Vec<ValueId>) {
         out.push(self.id);
     }
@@ -197,8 +199,9 @@ impl<T: Value> Merge for Ex<T> {
         values.next().map_or_else(Self::zero, Ex::new)
     }
     fn zero() -> Self {
+        let held = T::held();
         Ex::new(with(|s| {
-            let ty = T::shape().ty(s);
+            let ty = s.b.ty(held);
             s.b.constant(Const::Null(ty))
         }))
     }

@@ -9,7 +9,7 @@
 //! Never: guesses a type, copies a block, panics on a kernel's mistake.
 //!
 //! Reading order: [`value`], [`place`], [`block`], [`ops`], [`control`], [`session`]; then [`builtin`], [`math`],
-//! [`subgroup`], [`push`], [`contract`], [`quant`], [`dims`].
+//! [`subgroup`], [`push`], [`contract`], [`quant`], [`dims`], [`tile`].
 //!
 //! # A kernel
 //! ```
@@ -170,6 +170,7 @@ pub mod push;
 pub mod quant;
 pub mod session;
 pub mod subgroup;
+pub mod tile;
 pub mod value;
 
 pub use kiln_spirv_emit::disasm::disassemble;
@@ -190,6 +191,7 @@ pub mod prelude {
         push::Push,
         quant::{PackedFormat, QuantFormat},
         subgroup,
+        tile::{self, Acc, MatA, MatB, Sg, Tile, Wg, mul_add},
         value::{
             Arith, Bits, Ex, Float, FloatLike, Int, Num, Read, Scalar, Signed, Value, Vec2, Vec3, Vec4,
             Vector,

@@ -1,11 +1,11 @@
 //! Operators: arithmetic, comparison, bits, casts. Every function is called by the macro with the operator's span.
 
 use kiln_abi::{DType, Location, spirv::Op};
-use kiln_spirv_emit::ir::ValueId;
+use kiln_spirv_emit::ir::{Type, TypeId, ValueId};
 
 use crate::{
     session::{Stage, with},
-    value::{Arith, Bits, Equal, Ex, Logic, Num, Shape, Signed, Value, Vec2, Vec3, Vec4},
+    value::{Arith, Bits, Elementwise, Equal, Ex, Logic, Negated, Num, Shape, Value, Vec2, Vec3, Vec4},
 };
 
 /// An operator of two operands of one type.
@@ -71,7 +71,7 @@ pub(crate) fn binary(s: &mut Stage, op: Binary, a: ValueId, b: ValueId, at: Loca
     let shape = Shape::of(s, a);
     let ty = match op.compares() {
         true => s.b.scalar(DType::Bool),
-        false => shape.ty(s),
+        false => s.b.type_of(a),
     };
     s.op(op.op(shape.dtype), ty, &[a, b], at)
 }
@@ -91,13 +91,13 @@ macro_rules! binary_functions {
 }
 binary_functions! {
     /// `a + b`; integers wrap.
-    add Add Arith;
+    add Add Elementwise;
     /// `a - b`; integers wrap.
-    sub Sub Arith;
+    sub Sub Elementwise;
     /// `a * b`; integers wrap.
-    mul Mul Arith;
+    mul Mul Elementwise;
     /// `a / b`; of integers rounded toward zero.
-    div Div Arith;
+    div Div Elementwise;
     /// `a % b`, with the sign of `a`.
     rem Rem Arith;
     /// `a << b`.
@@ -138,11 +138,11 @@ comparisons! {
 
 /// `-a`.
 #[track_caller]
-pub fn neg<T: Signed>(a: Ex<T>) -> Ex<T> {
+pub fn neg<T: Negated>(a: Ex<T>) -> Ex<T> {
     let at = Location::caller();
     Ex::new(with(|s| {
         let shape = Shape::of(s, a.id);
-        let ty = shape.ty(s);
+        let ty = s.b.type_of(a.id);
         let op = if shape.dtype.is_float() { Op::FNegate } else { Op::SNegate };
         s.op(op, ty, &[a.id], at)
     }))
@@ -183,9 +183,18 @@ pub fn cast<T: CastFrom<U>, U: Value>(a: Ex<U>) -> Ex<T> {
 }
 
 pub(crate) fn convert(s: &mut Stage, a: ValueId, to: Shape, at: Location) -> ValueId {
-    let from = Shape::of(s, a);
-    let ty = to.ty(s);
-    let (f, t) = (from.dtype, to.dtype);
+    let (from, ty) = (Shape::of(s, a).dtype, to.ty(s));
+    convert_as(s, a, from, (to.dtype, ty), at)
+}
+
+/// From numbers of `f` to `ty`, which is made of as many numbers of `t`.
+pub(crate) fn convert_as(
+    s: &mut Stage,
+    a: ValueId,
+    f: DType,
+    (t, ty): (DType, TypeId),
+    at: Location,
+) -> ValueId {
     if f == t {
         return a;
     }
@@ -202,13 +211,21 @@ pub(crate) fn convert(s: &mut Stage, a: ValueId, to: Shape, at: Location) -> Val
         (false, false) if f.bytes() == t.bytes() => Op::Bitcast,
         (false, false) if f.is_signed() => Op::SConvert,
         (false, false) => {
-            let plain = Shape { dtype: unsigned(t), lanes: to.lanes };
-            let plain_ty = plain.ty(s);
-            let wide = s.op(Op::UConvert, plain_ty, &[a], at);
-            return if plain == to { wide } else { s.op(Op::Bitcast, ty, &[wide], at) };
+            let plain = made_of(s.b.type_of_id(ty), unsigned(t));
+            let plain = s.b.ty(plain);
+            let wide = s.op(Op::UConvert, plain, &[a], at);
+            return if plain == ty { wide } else { s.op(Op::Bitcast, ty, &[wide], at) };
         }
     };
     s.op(op, ty, &[a], at)
+}
+
+/// The same type of other numbers.
+fn made_of(ty: &Type, dtype: DType) -> Type {
+    match *ty {
+        Type::Vector { n, .. } => Type::Vector { elem: dtype, n },
+        _ => Type::Scalar(dtype),
+    }
 }
 
 fn unsigned(dtype: DType) -> DType {

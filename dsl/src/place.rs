@@ -7,7 +7,7 @@ use kiln_spirv_emit::ir::{Const, Type, ValueId};
 
 use crate::{
     session::{Stage, with},
-    value::{Ex, Num, Read, Scalar, Value, Vec2, Vec3, Vec4},
+    value::{Ex, Held, Num, Read, Scalar, Vec2, Vec3, Vec4},
 };
 
 /// Where a place lies.
@@ -66,7 +66,7 @@ impl Path {
         self.step(with(|s| s.u32_const(index)))
     }
 
-    fn pointer(&self, s: &mut Stage, at: Location) -> ValueId {
+    pub(crate) fn pointer(&self, s: &mut Stage, at: Location) -> ValueId {
         match self.n {
             0 => self.base,
             n => s.b.access_chain(self.base, &self.steps[..n], at),
@@ -119,6 +119,10 @@ impl<T: Slot, R: Rail> Place<T, R> {
     pub fn new(path: Path) -> Self {
         Place { path, fields: T::fields(path) }
     }
+
+    pub(crate) fn path(&self) -> Path {
+        self.path
+    }
 }
 
 impl<T: Slot, R: Rail> Deref for Place<T, R> {
@@ -128,7 +132,7 @@ impl<T: Slot, R: Rail> Deref for Place<T, R> {
     }
 }
 
-impl<T: Value, R: Rail> Read for Place<T, R> {
+impl<T: Held, R: Rail> Read for Place<T, R> {
     type Out = Ex<T>;
     #[track_caller]
     fn read(&self) -> Ex<T> {
@@ -145,7 +149,7 @@ pub trait ReadReference<'a, T: Slot, R: Rail> {
     fn read_reference(place: &'a Place<T, R>) -> Self::Out;
 }
 
-impl<'a, T: Value, R: Rail> ReadReference<'a, T, R> for ByValue {
+impl<'a, T: Held, R: Rail> ReadReference<'a, T, R> for ByValue {
     type Out = Ex<T>;
     #[track_caller]
     fn read_reference(place: &'a Place<T, R>) -> Ex<T> {
@@ -188,7 +192,7 @@ pub trait Target {
     fn store(&self, value: Self::Value, at: Location);
 }
 
-impl<T: Value, R: Rail> Target for Place<T, R> {
+impl<T: Held, R: Rail> Target for Place<T, R> {
     type Value = Ex<T>;
     type Rail = R;
     fn pin(&self, at: Location) -> Self {
@@ -203,7 +207,7 @@ impl<T: Value, R: Rail> Target for Place<T, R> {
 pub struct LetWithoutMut;
 
 /// A name is not written; that this is an error shows in [`write()`], once.
-impl<T: Value> Target for Ex<T> {
+impl<T: Held> Target for Ex<T> {
     type Value = Ex<T>;
     type Rail = LetWithoutMut;
     fn pin(&self, _: Location) -> Self {
@@ -240,7 +244,7 @@ pub trait Keep {
     fn keep(self) -> Self::Variable;
 }
 
-impl<T: Value> Keep for Ex<T> {
+impl<T: Held> Keep for Ex<T> {
     type Variable = Place<T, Local>;
     #[track_caller]
     fn keep(self) -> Place<T, Local> {
@@ -303,7 +307,7 @@ impl<T, R> PlaceArray<T, R> {
     }
 }
 
-impl<T: Value, R: Rail> At for PlaceArray<T, R> {
+impl<T: Held, R: Rail> At for PlaceArray<T, R> {
     type Out = Place<T, R>;
     #[track_caller]
     fn at(&self, index: Ex<u32>) -> Place<T, R> {
@@ -325,7 +329,7 @@ pub(crate) fn check_index(index: ValueId, len: u32, at: Location) {
 
 /// A local array: `[value; length]`.
 #[track_caller]
-pub fn repeat<T: Value>(value: Ex<T>, len: impl Read<Out = Ex<u32>>) -> PlaceArray<T, Local> {
+pub fn repeat<T: Held>(value: Ex<T>, len: impl Read<Out = Ex<u32>>) -> PlaceArray<T, Local> {
     let at = Location::caller();
     let len = host_length(len.read(), at);
     local_array(&vec![value; len as usize], at)
@@ -333,14 +337,14 @@ pub fn repeat<T: Value>(value: Ex<T>, len: impl Read<Out = Ex<u32>>) -> PlaceArr
 
 /// A local array: `[a, b, c]`.
 #[track_caller]
-pub fn array<T: Value>(values: &[Ex<T>]) -> PlaceArray<T, Local> {
+pub fn array<T: Held>(values: &[Ex<T>]) -> PlaceArray<T, Local> {
     local_array(values, Location::caller())
 }
 
-fn local_array<T: Value>(values: &[Ex<T>], at: Location) -> PlaceArray<T, Local> {
+fn local_array<T: Held>(values: &[Ex<T>], at: Location) -> PlaceArray<T, Local> {
     let len = u32::try_from(values.len()).unwrap_or(u32::MAX);
     let pointer = with(|s| {
-        let elem = T::shape().ty(s);
+        let elem = s.b.ty(T::held());
         let ty = s.b.ty(Type::Array { elem, len, stride: None });
         s.b.local(ty, at)
     });

@@ -33,9 +33,8 @@ impl Shape {
         match *s.b.type_of_id(s.b.type_of(value)) {
             Type::Scalar(dtype) => Shape { dtype, lanes: 1 },
             Type::Vector { elem, n } => Shape { dtype: elem, lanes: n },
-            Type::Array { .. } | Type::RuntimeArray { .. } | Type::Struct { .. } | Type::Pointer { .. } => {
-                Shape { dtype: DType::Bool, lanes: 1 }
-            }
+            Type::Matrix(m) => Shape { dtype: m.elem.dtype().unwrap_or(DType::F32), lanes: 1 },
+            _ => Shape { dtype: DType::Bool, lanes: 1 },
         }
     }
 
@@ -47,12 +46,35 @@ impl Shape {
     }
 }
 
+/// A type that a variable can hold: a kernel value or a tile.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a kernel value",
+    label = "a kernel value is f32, f16, i32, u32, i16, u16, i8, u8, bool or a Vec2, Vec3, Vec4 of numbers"
+)]
+pub trait Held: Copy + Slot<Kind = ByValue> {
+    /// The register type.
+    fn held() -> Type;
+}
+
+/// What `+ - * /` take: numbers, vectors of numbers, and tiles element by element.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no arithmetic",
+    label = "numbers and vectors of numbers have it"
+)]
+pub trait Elementwise: Held {}
+impl<T: Arith> Elementwise for T {}
+
+/// What unary `-` takes.
+#[diagnostic::on_unimplemented(message = "`{Self}` has no sign", label = "signed numbers can be negated")]
+pub trait Negated: Held {}
+impl<T: Signed> Negated for T {}
+
 /// A type that a kernel value can have: a scalar or a vector of two to four.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a kernel value",
     label = "a kernel value is f32, f16, i32, u32, i16, u16, i8, u8, bool or a Vec2, Vec3, Vec4 of numbers"
 )]
-pub trait Value: Copy + Slot<Kind = ByValue> {
+pub trait Value: Held {
     /// The register type.
     fn shape() -> Shape;
 }
@@ -154,6 +176,7 @@ pub trait Vector: Value {
 
 macro_rules! scalars {
     ($($t:ty: $dtype:ident, $($marker:ident)*;)*) => { $(
+        impl Held for $t { fn held() -> Type { Type::Scalar(DType::$dtype) } }
         impl Value for $t { fn shape() -> Shape { Shape { dtype: DType::$dtype, lanes: 1 } } }
         impl Slot for $t {
             type Kind = ByValue;
@@ -179,6 +202,9 @@ scalars! {
 
 macro_rules! vectors {
     ($($v:ident $n:literal)*) => { $(
+        impl<T: Num> Held for $v<T> {
+            fn held() -> Type { Type::Vector { elem: T::DTYPE, n: $n } }
+        }
         impl<T: Num> Value for $v<T> { fn shape() -> Shape { Shape { dtype: T::DTYPE, lanes: $n } } }
         impl<T: Num> Slot for $v<T> {
             type Kind = ByValue;

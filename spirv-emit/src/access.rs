@@ -35,8 +35,12 @@ pub fn touched(module: &Module) -> Vec<Touched> {
         let Some(root) = inst.value(0).and_then(|p| roots[p.0 as usize]) else { continue };
         let ValueKind::Global(global) = module.value(root).kind else { continue };
         match inst.op {
-            Op::Load => touched[global].loads = true,
-            Op::Store => touched[global].stores = true,
+            Op::Load | Op::CooperativeMatrixLoadKHR | Op::CooperativeMatrixLoadTensorNV => {
+                touched[global].loads = true;
+            }
+            Op::Store | Op::CooperativeMatrixStoreKHR | Op::CooperativeMatrixStoreTensorNV => {
+                touched[global].stores = true;
+            }
             _ => {}
         }
     }

@@ -180,6 +180,7 @@ pub fn capabilities_from_words(words: &[u32]) -> Result<BTreeSet<Capability>, De
     let mut types: BTreeMap<u32, TypeUse> = BTreeMap::new();
     let mut values: BTreeMap<u32, u32> = BTreeMap::new();
     let mut computed = BTreeSet::new();
+    let mut bfloat = BTreeSet::new();
     for i in &instructions {
         caps.extend(i.op.capabilities());
         if i.ty != 0 {
@@ -190,11 +191,24 @@ pub fn capabilities_from_words(words: &[u32]) -> Result<BTreeSet<Capability>, De
             Op::Decorate if i.word(1) == Decoration::BuiltIn.number() && i.word(2) >= 36 => {
                 caps.insert(Capability::GroupNonUniform);
             }
+            Op::TypeFloat if i.parts.len() > 1 => {
+                caps.insert(Capability::BFloat16TypeKHR);
+                bfloat.insert(i.result);
+            }
             Op::TypeInt | Op::TypeFloat => drop(types.insert(i.result, scalar(i))),
+            Op::TypeCooperativeMatrixKHR => {
+                if bfloat.contains(&i.word(0)) {
+                    caps.insert(Capability::BFloat16CooperativeMatrixKHR);
+                }
+                types.insert(i.result, types.get(&i.word(0)).cloned().unwrap_or_default());
+            }
             Op::TypeVector | Op::TypeArray | Op::TypeRuntimeArray | Op::TypeStruct | Op::TypePointer => {
                 let parts = ids(i).filter_map(|id| types.get(&id));
                 let narrow = parts.flat_map(|t| t.narrow.iter().copied()).collect();
                 let pointer = (i.op == Op::TypePointer).then(|| i.word(0));
+                if pointer == Some(StorageClass::PhysicalStorageBuffer.number()) {
+                    caps.insert(Capability::PhysicalStorageBufferAddresses);
+                }
                 types.insert(i.result, TypeUse { narrow, pointer });
             }
             Op::Variable => {

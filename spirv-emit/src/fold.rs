@@ -241,7 +241,12 @@ fn composite(module: &Module, ty: TypeId, operands: &[Operand]) -> Folded {
         Type::Vector { n, .. } => usize::from(*n),
         Type::Array { len, .. } => *len as usize,
         Type::Struct { members, .. } => members.len(),
-        Type::Scalar(_) | Type::RuntimeArray { .. } | Type::Pointer { .. } => return Folded::No,
+        Type::Scalar(_)
+        | Type::RuntimeArray { .. }
+        | Type::Pointer { .. }
+        | Type::Matrix(_)
+        | Type::TensorLayout { .. }
+        | Type::TensorView { .. } => return Folded::No,
     };
     let constant = |operand: &Operand| match operand {
         Operand::Value(v) if matches!(module.value(*v).kind, ValueKind::Const(_)) => Some(*v),

@@ -74,6 +74,8 @@ pub enum LayoutError {
     Bool,
     /// A pointer has no size.
     Pointer,
+    /// A matrix or tensor layout is in no memory.
+    Opaque,
     /// A run-time array has no size of its own.
     RuntimeArray,
     /// More than a `u32` of bytes.
@@ -85,6 +87,7 @@ impl fmt::Display for LayoutError {
         f.write_str(match self {
             LayoutError::Bool => "a bool has no size in memory; keep a u32 of 0 or 1",
             LayoutError::Pointer => "a pointer cannot be stored",
+            LayoutError::Opaque => "a matrix is held by invocations; store its elements",
             LayoutError::RuntimeArray => "a run-time array can only be a buffer's last member",
             LayoutError::TooLarge => "the type is larger than 4 GiB",
         })
@@ -106,6 +109,7 @@ pub fn extent(types: &[Type], ty: TypeId) -> Result<Extent, LayoutError> {
         }
         Type::RuntimeArray { .. } => Err(LayoutError::RuntimeArray),
         Type::Pointer { .. } => Err(LayoutError::Pointer),
+        Type::Matrix(_) | Type::TensorLayout { .. } | Type::TensorView { .. } => Err(LayoutError::Opaque),
     }
 }
 

@@ -5,7 +5,7 @@
 //! Guards: only a [`VerifiedModule`](verify::VerifiedModule) can be lowered; the same IR gives the same words.
 //! Never: sees the kernel language, a format, a model or Vulkan; iterates a hash map.
 //!
-//! Reading order: [`ir`], [`build`], [`layout`], [`mod@compile`], [`verify`], [`lower`], [`disasm`], [`census`].
+//! Reading order: [`ir`], [`build`], [`layout`], [`matrix`], [`mod@compile`], [`verify`], [`lower`], [`disasm`], [`census`].
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -17,6 +17,7 @@ mod fold;
 pub mod ir;
 pub mod layout;
 pub mod lower;
+pub mod matrix;
 pub mod verify;
 pub mod words;
 

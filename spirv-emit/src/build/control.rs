@@ -126,7 +126,10 @@ impl Builder {
             | Type::Array { .. }
             | Type::RuntimeArray { .. }
             | Type::Struct { .. }
-            | Type::Pointer { .. } => 0,
+            | Type::Pointer { .. }
+            | Type::Matrix(_)
+            | Type::TensorLayout { .. }
+            | Type::TensorView { .. } => 0,
         };
         match inst.op {
             Op::ShiftLeftLogical | Op::ShiftRightLogical | Op::ShiftRightArithmetic => *bits < width,

@@ -1,14 +1,14 @@
 //! Instructions, loads and stores.
 
 use kiln_abi::{
-    Location,
+    DType, Location,
     spirv::{Op, OpResult},
 };
 
 use super::Builder;
 use crate::{
     fold::{Folded, fold},
-    ir::{Const, Inst, Node, Operand, Type, TypeId, ValueId, ValueKind},
+    ir::{Const, Inst, MatrixType, Node, Operand, Type, TypeId, ValueId, ValueKind},
 };
 
 impl Builder {
@@ -24,7 +24,9 @@ impl Builder {
         }
         let region = self.current();
         let result = self.value(ty, ValueKind::Inst, Some(region), at);
-        let inst = Inst { op, result: Some(result), operands, no_contraction: is_float_arithmetic(op), at };
+        // A matrix's elements go through the device's matrix unit, which contracts nothing across instructions.
+        let no_contraction = is_float_arithmetic(op) && !matches!(self.module.ty(ty), Type::Matrix(_));
+        let inst = Inst { op, result: Some(result), operands, no_contraction, at };
         self.node(Node::Inst(inst), at);
         result
     }
@@ -49,6 +51,9 @@ impl Builder {
             ty = match self.module.ty(ty).clone() {
                 Type::Array { elem, .. } | Type::RuntimeArray { elem, .. } => elem,
                 Type::Vector { elem, .. } => self.scalar(elem),
+                Type::Matrix(MatrixType { elem, .. }) if elem.dtype().is_some() => {
+                    self.scalar(elem.dtype().unwrap_or(DType::F32))
+                }
                 Type::Struct { members, .. } => {
                     let member = match self.as_const(i) {
                         Some(Const::Scalar { bits, .. }) => members.get(*bits as usize),
@@ -60,7 +65,11 @@ impl Builder {
                     };
                     member.ty
                 }
-                Type::Scalar(_) | Type::Pointer { .. } => {
+                Type::Scalar(_)
+                | Type::Pointer { .. }
+                | Type::Matrix(_)
+                | Type::TensorLayout { .. }
+                | Type::TensorView { .. } => {
                     self.error("E012", "only arrays, vectors and structs are indexed".to_owned(), at);
                     return base;
                 }

@@ -18,7 +18,7 @@ use kiln_abi::{
     Floor, Location,
     spirv::{Capability, GlslOp, GroupOperation, MemorySemantics, Op, Scope, StorageClass},
 };
-pub use types::{Member, Type, TypeId};
+pub use types::{MatrixType, Member, Type, TypeId};
 pub use walk::for_each_node;
 
 /// An SSA value, a constant, a variable's pointer.
@@ -133,6 +133,8 @@ pub enum Operand {
     Group(GroupOperation),
     /// An extended instruction.
     Glsl(GlslOp),
+    /// A type.
+    Type(TypeId),
 }
 
 /// One instruction. Its op is never a declaration or control op.

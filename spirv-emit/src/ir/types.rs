@@ -1,6 +1,9 @@
 //! Types of the IR, interned in order of first use.
 
-use kiln_abi::{DType, spirv::StorageClass};
+use kiln_abi::{
+    DType, MatrixElem,
+    spirv::{ClampMode, MatrixUse, Scope, StorageClass},
+};
 
 /// An interned type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +18,21 @@ pub struct Member {
     pub ty: TypeId,
     /// Byte offset; `None` in a struct that never lies in a buffer.
     pub offset: Option<u32>,
+}
+
+/// A matrix that the invocations of a scope hold together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MatrixType {
+    /// Element.
+    pub elem: MatrixElem,
+    /// Who holds it: a subgroup or a workgroup.
+    pub scope: Scope,
+    /// Rows.
+    pub rows: u32,
+    /// Columns.
+    pub cols: u32,
+    /// What it is to a multiplication.
+    pub of: MatrixUse,
 }
 
 /// A type.
@@ -60,5 +78,21 @@ pub enum Type {
         class: StorageClass,
         /// What it points to.
         pointee: TypeId,
+    },
+    /// A cooperative matrix.
+    Matrix(MatrixType),
+    /// How a tensor lies in memory, and the slice of it that is meant.
+    TensorLayout {
+        /// Dimensions, 1 to 5.
+        rank: u32,
+        /// What is outside.
+        clamp: ClampMode,
+    },
+    /// Another order of a layout's dimensions.
+    TensorView {
+        /// Which dimension of the view each dimension of the layout is.
+        permutation: Vec<u32>,
+        /// The view has dimensions of its own.
+        has_dimensions: bool,
     },
 }

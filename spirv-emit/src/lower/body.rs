@@ -2,7 +2,7 @@
 
 use kiln_abi::{
     Location,
-    spirv::{Decoration, MemoryOperands, Op, StorageClass},
+    spirv::{Decoration, MemoryOperands, Op, OperandKind, StorageClass},
 };
 
 use super::{
@@ -176,13 +176,17 @@ impl Writer<'_> {
                 Operand::Semantics(semantics) => id(self.u32(semantics.0)),
                 Operand::Group(group) => word(group.number()),
                 Operand::Glsl(glsl) => word(glsl.number()),
+                Operand::Type(ty) => id(self.ty(*ty)),
             });
         }
-        if matches!(inst.op, Op::Load | Op::Store)
-            && let Some(pointer) = inst.value(0)
-            && self.is_shared(pointer)
-        {
-            operands.push(word(MemoryOperands::NON_PRIVATE));
+        if let (true, Some(pointer)) = (inst.op.operands().contains(&OperandKind::OptMemory), inst.value(0)) {
+            let mask = if self.is_shared(pointer) { MemoryOperands::NON_PRIVATE } else { 0 };
+            match inst.op.operands().iter().position(|k| *k == OperandKind::TensorOperands) {
+                // Behind memory operands that more operands follow, so they are there even when empty.
+                Some(tensor) => operands.insert(tensor - 1, word(mask)),
+                None if mask != 0 => operands.push(word(mask)),
+                None => {}
+            }
         }
         let (ty, result) = match inst.result {
             Some(result) => (self.ty(self.module.value(result).ty), self.value(result)),

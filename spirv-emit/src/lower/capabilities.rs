@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_abi::{
-    DType, Location,
-    spirv::{BuiltIn, Capability, Op, Scope},
+    DType, Location, MatrixElem,
+    spirv::{BuiltIn, Capability, Op, Scope, StorageClass},
 };
 
 use crate::ir::{GlobalKind, Inst, Module, Operand, Type, TypeId, ValueKind};
@@ -43,6 +43,9 @@ pub(crate) fn needed(module: &Module) -> BTreeMap<Capability, Location> {
             in_register(d).into_iter().for_each(|cap| need(cap, local.at));
         });
     }
+    for ty in &module.types {
+        of_type(ty).into_iter().for_each(|cap| need(cap, start));
+    }
     for inst in module.insts() {
         inst.op.capabilities().iter().for_each(|&cap| need(cap, inst.at));
         if inst.operands.contains(&Operand::Scope(Scope::Device)) {
@@ -56,6 +59,23 @@ pub(crate) fn needed(module: &Module) -> BTreeMap<Capability, Location> {
         });
     }
     caps
+}
+
+/// What a type asks for by itself. Types are declared only when something has them.
+fn of_type(ty: &Type) -> Vec<Capability> {
+    match ty {
+        Type::Matrix(m) if m.elem == MatrixElem::BF16 => vec![
+            Capability::CooperativeMatrixKHR,
+            Capability::BFloat16TypeKHR,
+            Capability::BFloat16CooperativeMatrixKHR,
+        ],
+        Type::Matrix(_) => vec![Capability::CooperativeMatrixKHR],
+        Type::TensorLayout { .. } | Type::TensorView { .. } => vec![Capability::TensorAddressingNV],
+        Type::Pointer { class: StorageClass::PhysicalStorageBuffer, .. } => {
+            vec![Capability::PhysicalStorageBufferAddresses]
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The scalar types that an instruction handles, and whether it only moves them. Loading, storing and converting a
@@ -98,5 +118,7 @@ fn each_scalar(module: &Module, ty: TypeId, f: &mut dyn FnMut(DType)) {
         Type::Array { elem, .. } | Type::RuntimeArray { elem, .. } => each_scalar(module, *elem, f),
         Type::Struct { members, .. } => members.iter().for_each(|m| each_scalar(module, m.ty, f)),
         Type::Pointer { pointee, .. } => each_scalar(module, *pointee, f),
+        Type::Matrix(matrix) => matrix.elem.dtype().into_iter().for_each(f),
+        Type::TensorLayout { .. } | Type::TensorView { .. } => {}
     }
 }

@@ -2,14 +2,14 @@
 
 use kiln_abi::{
     DType,
-    spirv::{Decoration, Op, StorageClass},
+    spirv::{Decoration, FloatEncoding, Op, StorageClass},
 };
 
 use super::{
     Writer,
     section::{id, string, word},
 };
-use crate::ir::{Const, Global, GlobalKind, Type, TypeId, ValueId, ValueKind};
+use crate::ir::{Const, Global, GlobalKind, MatrixType, Type, TypeId, ValueId, ValueKind};
 
 /// What a pooled declaration is: its op, its type's id (0 for types) and its words.
 pub(super) type PoolKey = (Op, u32, Vec<u32>);
@@ -69,6 +69,19 @@ impl Writer<'_> {
                 let pointee = self.ty(*pointee);
                 self.pooled(Op::TypePointer, 0, &[class.number(), pointee])
             }
+            Type::Matrix(m) => self.matrix(m),
+            Type::TensorLayout { rank, clamp } => {
+                let operands = [self.u32(*rank), self.u32(clamp.number())];
+                self.pooled(Op::TypeTensorLayoutNV, 0, &operands)
+            }
+            Type::TensorView { permutation, has_dimensions } => {
+                let rank = u32::try_from(permutation.len()).unwrap_or(u32::MAX);
+                let bool_ = self.scalar(DType::Bool);
+                let constant = if *has_dimensions { Op::ConstantTrue } else { Op::ConstantFalse };
+                let mut operands = vec![self.u32(rank), self.pooled(constant, bool_, &[])];
+                operands.extend(permutation.iter().map(|&d| self.u32(d)));
+                self.pooled(Op::TypeTensorViewNV, 0, &operands)
+            }
             Type::Array { elem, len, stride } => {
                 let operands = vec![id(self.ty(*elem)), id(self.u32(*len))];
                 self.aggregate(Op::TypeArray, operands, *stride)
@@ -95,6 +108,16 @@ impl Writer<'_> {
         };
         self.types[ty.0 as usize] = made;
         made
+    }
+
+    fn matrix(&mut self, m: &MatrixType) -> u32 {
+        let elem = match m.elem.dtype() {
+            Some(dtype) => self.scalar(dtype),
+            None => self.pooled(Op::TypeFloat, 0, &[16, FloatEncoding::BFloat16KHR.number()]),
+        };
+        let rest = [m.scope.number(), m.rows, m.cols, m.of.number()].map(|n| self.u32(n));
+        let operands = [elem, rest[0], rest[1], rest[2], rest[3]];
+        self.pooled(Op::TypeCooperativeMatrixKHR, 0, &operands)
     }
 
     fn aggregate(&mut self, op: Op, operands: Vec<rspirv::dr::Operand>, stride: Option<u32>) -> u32 {

@@ -9,6 +9,7 @@ use crate::{
     access::Touched,
     ir::{GlobalKind, Module, Type, TypeId},
     layout,
+    matrix::products,
 };
 
 /// The layout record of a verified module.
@@ -41,7 +42,7 @@ pub(super) fn layout(
         subgroup_size: module.subgroup_size,
         workgroup_bytes: layout::workgroup_bytes(module).unwrap_or(0),
         capabilities: capabilities.into_iter().collect(),
-        products: Vec::new(),
+        products: products(module),
     }
 }
 

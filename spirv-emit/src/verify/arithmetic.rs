@@ -17,13 +17,24 @@ fn uniform(facts: &Facts<'_>, report: &mut Report<'_>, ops: &[Op], fits: fn(Op, 
         let (operands, result) = (facts.operands(inst), facts.result(inst));
         let good = match (operands, result) {
             (Some(operands), Some(result)) => operands.iter().all(|&o| o == result) && fits(inst.op, result),
-            _ => false,
+            _ => elementwise(facts, inst, fits),
         };
         if !good {
             let (name, found) = (inst.op.name(), facts.signature(inst));
             report.add(inst.at, format!("{name} expected {want}; found {found}; convert with `as`"));
         }
     }
+}
+
+/// The operation on matrices of one type, element by element.
+fn elementwise(facts: &Facts<'_>, inst: &Inst, fits: fn(Op, Shape) -> bool) -> bool {
+    let ops = [SNegate, IAdd, ISub, IMul, SDiv, UDiv, FNegate, FAdd, FSub, FMul, FDiv];
+    let Some(ty) = facts.result_type(inst) else { return false };
+    let dtype = facts.matrix_type(ty).and_then(|m| m.elem.dtype());
+    let mut values = (0..inst.operands.len()).filter_map(|i| inst.value(i));
+    ops.contains(&inst.op)
+        && dtype.is_some_and(|dtype| fits(inst.op, Shape { dtype, lanes: 1 }))
+        && values.all(|v| facts.module.value(v).ty == ty)
 }
 
 pub(super) fn integer(facts: &Facts<'_>, report: &mut Report<'_>) {

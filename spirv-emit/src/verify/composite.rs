@@ -26,7 +26,16 @@ pub(super) fn construct(facts: &Facts<'_>, report: &mut Report<'_>) {
             }
             Type::Array { elem, len, .. } => parts.len() == *len as usize && parts.iter().all(|p| p == elem),
             Type::Struct { members, .. } => parts.iter().copied().eq(members.iter().map(|m| m.ty)),
-            Type::Scalar(_) | Type::RuntimeArray { .. } | Type::Pointer { .. } => false,
+            // A matrix is filled with one value.
+            Type::Matrix(m) => match parts[..] {
+                [part] => m.elem.dtype().is_some_and(|d| *facts.module.ty(part) == Type::Scalar(d)),
+                _ => false,
+            },
+            Type::Scalar(_)
+            | Type::RuntimeArray { .. }
+            | Type::Pointer { .. }
+            | Type::TensorLayout { .. }
+            | Type::TensorView { .. } => false,
         };
         if !good {
             let found = facts.signature(inst);

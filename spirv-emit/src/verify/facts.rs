@@ -1,8 +1,11 @@
 //! What the rules ask of a module: its instructions, the shapes of their operands, types in words.
 
-use kiln_abi::{DType, Location, spirv::Op};
+use kiln_abi::{
+    DType, Location,
+    spirv::{MatrixUse, Op},
+};
 
-use crate::ir::{Const, Inst, Module, Type, TypeId, ValueId, ValueKind};
+use crate::ir::{Const, Inst, MatrixType, Module, Type, TypeId, ValueId, ValueKind};
 
 /// A scalar (one lane) or vector type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,16 @@ impl Shape {
     }
 }
 
+/// `MatA<f16, 16x16, Subgroup>`
+fn matrix_name(m: &MatrixType) -> String {
+    let of = match m.of {
+        MatrixUse::MatrixAKHR => "MatA",
+        MatrixUse::MatrixBKHR => "MatB",
+        MatrixUse::MatrixAccumulatorKHR => "Acc",
+    };
+    format!("{of}<{}, {}x{}, {}>", m.elem, m.rows, m.cols, m.scope.name())
+}
+
 /// A module in order, with what the rules look up again and again.
 pub(super) struct Facts<'m> {
     pub(super) module: &'m Module,
@@ -64,9 +77,7 @@ impl<'m> Facts<'m> {
         match *self.module.ty(ty) {
             Type::Scalar(dtype) => Some(Shape { dtype, lanes: 1 }),
             Type::Vector { elem, n } => Some(Shape { dtype: elem, lanes: n }),
-            Type::Array { .. } | Type::RuntimeArray { .. } | Type::Struct { .. } | Type::Pointer { .. } => {
-                None
-            }
+            _ => None,
         }
     }
 
@@ -111,6 +122,18 @@ impl<'m> Facts<'m> {
         }
     }
 
+    /// The matrix that a value is.
+    pub(super) fn matrix(&self, value: ValueId) -> Option<MatrixType> {
+        self.matrix_type(self.module.value(value).ty)
+    }
+
+    pub(super) fn matrix_type(&self, ty: TypeId) -> Option<MatrixType> {
+        match *self.module.ty(ty) {
+            Type::Matrix(m) => Some(m),
+            _ => None,
+        }
+    }
+
     /// What a pointer points to.
     pub(super) fn pointee(&self, value: ValueId) -> Option<TypeId> {
         match *self.module.ty(self.module.value(value).ty) {
@@ -128,6 +151,9 @@ impl<'m> Facts<'m> {
             Type::RuntimeArray { elem, .. } => format!("[{}]", self.name(*elem)),
             Type::Struct { name, .. } => name.clone(),
             Type::Pointer { pointee, .. } => format!("&{}", self.name(*pointee)),
+            Type::Matrix(m) => matrix_name(m),
+            Type::TensorLayout { rank, clamp } => format!("TensorLayout<{rank}, {}>", clamp.name()),
+            Type::TensorView { permutation, .. } => format!("TensorView<{permutation:?}>"),
         }
     }
 

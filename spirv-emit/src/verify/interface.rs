@@ -79,7 +79,13 @@ pub(super) fn constants(facts: &Facts<'_>, report: &mut Report<'_>) {
                     parts.all(|(i, part)| is_part(facts, ty, i, part))
                 }
             }
-            (Const::Null(_), ty) => !matches!(ty, Type::Pointer { .. } | Type::RuntimeArray { .. }),
+            (Const::Null(_), ty) => !matches!(
+                ty,
+                Type::Pointer { .. }
+                    | Type::RuntimeArray { .. }
+                    | Type::TensorLayout { .. }
+                    | Type::TensorView { .. }
+            ),
             (Const::Bool(_) | Const::Scalar { .. }, _) => false,
         };
         if !good {
@@ -105,7 +111,7 @@ fn n_parts(ty: &Type) -> usize {
         Type::Vector { n, .. } => usize::from(*n),
         Type::Array { len, .. } => *len as usize,
         Type::Struct { members, .. } => members.len(),
-        Type::Scalar(_) | Type::RuntimeArray { .. } | Type::Pointer { .. } => 0,
+        _ => 0,
     }
 }
 
@@ -114,7 +120,7 @@ fn is_part(facts: &Facts<'_>, ty: &Type, i: usize, part: TypeId) -> bool {
         Type::Vector { elem, .. } => *facts.module.ty(part) == Type::Scalar(*elem),
         Type::Array { elem, .. } => part == *elem,
         Type::Struct { members, .. } => part == members[i].ty,
-        Type::Scalar(_) | Type::RuntimeArray { .. } | Type::Pointer { .. } => false,
+        _ => false,
     }
 }
 

@@ -66,7 +66,11 @@ fn leads_to(facts: &Facts<'_>, inst: &Inst, mut from: TypeId, to: TypeId) -> boo
             Type::Vector { elem, .. } => {
                 return position == last && *facts.module.ty(to) == Type::Scalar(*elem);
             }
-            Type::Scalar(_) | Type::Pointer { .. } => return false,
+            Type::Matrix(m) => {
+                let elem = m.elem.dtype().map(Type::Scalar);
+                return position == last && elem.as_ref() == Some(facts.module.ty(to));
+            }
+            _ => return false,
         };
     }
     from == to
@@ -86,7 +90,7 @@ pub(super) fn constant_index(facts: &Facts<'_>, report: &mut Report<'_>) {
                     Some(member) => (None, member.ty),
                     None => break,
                 },
-                Type::Scalar(_) | Type::Pointer { .. } => break,
+                _ => break,
             };
             if let (Some(len), Some(i)) = (len, constant)
                 && i >= len
@@ -100,7 +104,8 @@ pub(super) fn constant_index(facts: &Facts<'_>, report: &mut Report<'_>) {
 }
 
 pub(super) fn writable(facts: &Facts<'_>, report: &mut Report<'_>) {
-    for inst in facts.of(&[Op::Store]) {
+    let stores = [Op::Store, Op::CooperativeMatrixStoreKHR, Op::CooperativeMatrixStoreTensorNV];
+    for inst in facts.of(&stores) {
         let Some(root) = inst.value(0).and_then(|p| facts.roots[p.0 as usize]) else { continue };
         let ValueKind::Global(index) = facts.module.value(root).kind else { continue };
         let global = &facts.module.globals[index];
@@ -121,7 +126,17 @@ pub(super) fn writable(facts: &Facts<'_>, report: &mut Report<'_>) {
 pub(super) fn pointers(facts: &Facts<'_>, report: &mut Report<'_>) {
     let is_pointer = |v: ValueId| facts.pointee(v).is_some();
     for inst in &facts.insts {
-        let takes = matches!(inst.op, Op::Load | Op::Store | Op::AccessChain | Op::ArrayLength);
+        let takes = matches!(
+            inst.op,
+            Op::Load
+                | Op::Store
+                | Op::AccessChain
+                | Op::ArrayLength
+                | Op::CooperativeMatrixLoadKHR
+                | Op::CooperativeMatrixStoreKHR
+                | Op::CooperativeMatrixLoadTensorNV
+                | Op::CooperativeMatrixStoreTensorNV
+        );
         let misused = (usize::from(takes)..inst.operands.len()).filter_map(|i| inst.value(i)).any(is_pointer);
         let made = inst.op != Op::AccessChain && inst.result.is_some_and(is_pointer);
         if misused || made {
@@ -168,9 +183,7 @@ fn check_layout(facts: &Facts<'_>, ty: TypeId) -> Result<(), String> {
             }
             Ok(())
         }
-        Type::Scalar(_) | Type::Vector { .. } | Type::Pointer { .. } => {
-            layout::extent(types, ty).map(|_| ()).map_err(|e| format!("{}: {e}", name()))
-        }
+        _ => layout::extent(types, ty).map(|_| ()).map_err(|e| format!("{}: {e}", name())),
     }
 }
 
@@ -188,7 +201,7 @@ pub(super) fn plain(facts: &Facts<'_>, report: &mut Report<'_>) {
     let locals = facts.module.entry.locals.iter().map(|&l| (l, facts.module.value(l).at));
     for (variable, at) in workgroup.map(|g| (g.value, g.at)).chain(locals) {
         if let Some(ty) = facts.pointee(variable)
-            && !is_plain(facts, ty)
+            && !is_plain(facts, ty, variable)
         {
             let name = facts.name(ty);
             report.add(at, format!("expected a type without offsets, strides or pointers; found {name}"));
@@ -196,12 +209,16 @@ pub(super) fn plain(facts: &Facts<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn is_plain(facts: &Facts<'_>, ty: TypeId) -> bool {
+/// Matrices are local: no other invocation could make anything of one.
+fn is_plain(facts: &Facts<'_>, ty: TypeId, variable: ValueId) -> bool {
     match facts.module.ty(ty) {
         Type::Scalar(_) | Type::Vector { .. } => true,
-        Type::Array { elem, stride, .. } => stride.is_none() && is_plain(facts, *elem),
+        Type::Matrix(_) | Type::TensorLayout { .. } | Type::TensorView { .. } => {
+            matches!(facts.module.value(variable).kind, ValueKind::Local(_))
+        }
+        Type::Array { elem, stride, .. } => stride.is_none() && is_plain(facts, *elem, variable),
         Type::Struct { members, block, .. } => {
-            !block && members.iter().all(|m| m.offset.is_none() && is_plain(facts, m.ty))
+            !block && members.iter().all(|m| m.offset.is_none() && is_plain(facts, m.ty, variable))
         }
         Type::RuntimeArray { .. } | Type::Pointer { .. } => false,
     }

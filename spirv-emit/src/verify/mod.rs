@@ -11,6 +11,7 @@ mod convert;
 mod facts;
 mod interface;
 mod logic;
+mod matrix;
 mod memory;
 mod stated;
 mod structure;
@@ -132,6 +133,10 @@ rules! {
         V068 stated::capabilities "a kernel that states its capabilities needs no other"
         V065 interface::constants "a constant has its type's form"
         V066 interface::globals "a variable has the storage class and type that its purpose gives"
+        V070 matrix::product "a multiply-add has factors and addend that agree in scope, shape and element"
+        V071 matrix::scale "a matrix is scaled by a number of its element's type"
+        V072 matrix::access "a matrix is loaded and stored at an element, with a stride and a layout"
+        V073 matrix::length "a matrix's length is a u32"
     }
 }
 

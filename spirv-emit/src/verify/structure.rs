@@ -2,7 +2,7 @@
 
 use kiln_abi::{
     Location,
-    spirv::{Effect, Op, OpResult, OperandKind},
+    spirv::{Effect, Op, OpResult, OperandKind, Scope},
 };
 
 use super::Report;
@@ -26,6 +26,14 @@ pub(super) fn ids(module: &Module, report: &mut Report<'_>) {
             Type::RuntimeArray { elem, .. } => later(*elem),
             Type::Struct { members, .. } => members.is_empty() || members.iter().any(|m| later(m.ty)),
             Type::Pointer { pointee, .. } => later(*pointee),
+            Type::Matrix(m) => {
+                m.rows == 0 || m.cols == 0 || !matches!(m.scope, Scope::Subgroup | Scope::Workgroup)
+            }
+            Type::TensorLayout { rank, .. } => !(1..=5).contains(rank),
+            Type::TensorView { permutation, .. } => {
+                let n = permutation.len();
+                !(1..=5).contains(&n) || (0..n).any(|d| !permutation.iter().any(|&p| p as usize == d))
+            }
         };
         if wrong {
             report.add(Location::caller(), format!("type {i} is empty or not made of earlier types: {ty:?}"));
@@ -70,6 +78,10 @@ pub(super) fn ids(module: &Module, report: &mut Report<'_>) {
     for_each_inst(module, &mut |inst| {
         let values = (0..inst.operands.len()).map(|i| inst.value(i)).chain([inst.result]);
         check(&values.collect::<Vec<_>>(), inst.at);
+        let no_type = |o: &Operand| matches!(o, Operand::Type(ty) if missing_type(*ty));
+        if inst.operands.iter().any(no_type) {
+            check(&[Some(ValueId(u32::MAX))], inst.at);
+        }
     });
     for_each_node(&module.entry.body, &mut |node| match node {
         Node::If { cond, at, .. } => check(&[Some(*cond)], *at),
@@ -80,8 +92,7 @@ pub(super) fn ids(module: &Module, report: &mut Report<'_>) {
 
 pub(super) fn ops(module: &Module, report: &mut Report<'_>) {
     for_each_inst(module, &mut |inst| {
-        let matrix = inst.op.name().contains("Matrix") || inst.op.name().contains("Tensor");
-        if matrix || matches!(inst.op.effect(), Effect::Declare | Effect::Control | Effect::Call) {
+        if matches!(inst.op.effect(), Effect::Declare | Effect::Control | Effect::Call) {
             let name = inst.op.name();
             report.add(inst.at, format!("expected an instruction of a block; found {name}, which is none"));
         }
@@ -108,6 +119,9 @@ fn operands_fit(inst: &Inst) -> bool {
     let mut rest = inst.operands.as_slice();
     for kind in kinds {
         let fits = |operand: &Operand| match kind {
+            OperandKind::Id if inst.op == Op::CooperativeMatrixLengthKHR => {
+                matches!(operand, Operand::Type(_))
+            }
             OperandKind::Id | OperandKind::Ids => matches!(operand, Operand::Value(_)),
             OperandKind::Literal
             | OperandKind::Literals
