@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, ffi::CStr};
 
 use ash::vk;
-use kiln_abi::{DeviceCaps, DeviceKind, Limits, MatrixCaps};
+use kiln_abi::{DeviceCaps, DeviceKind, Limits};
 
 use crate::{
     RuntimeError, TimestampClock,
@@ -37,7 +37,7 @@ fn probe(instance: &Instance, physical: vk::PhysicalDevice, index: usize) -> Pro
     let extensions = extensions(instance, physical);
     let has = |name: &CStr| extensions.contains(name);
     let (features, details) = if modern {
-        (Features::query(instance, physical), Details::query(instance, physical, &base))
+        (Features::query(instance, physical, &has), Details::query(instance, physical, &base))
     } else {
         (Features::default(), Details::base(&base))
     };
@@ -55,7 +55,7 @@ fn probe(instance: &Instance, physical: vk::PhysicalDevice, index: usize) -> Pro
             capabilities: features.capabilities(details.subgroup_operations),
             subgroup_size: details.subgroup_size,
             subgroup_sizes: details.subgroup_sizes,
-            matrix: MatrixCaps::default(),
+            matrix: features.matrix.caps(instance, physical),
             limits: limits(&base.limits, &details),
         },
         api: ApiVersion::from_raw(base.api_version),
@@ -268,7 +268,7 @@ fn text(name: Option<&CStr>) -> String {
 #[cfg(test)]
 mod tests {
     use super::reasons;
-    use crate::features::Features;
+    use crate::{features::Features, matrix::MatrixFeatures};
     use ash::vk;
 
     const WHOLE: Features = Features {
@@ -287,6 +287,8 @@ mod tests {
         subgroup_size_control: false,
         full_subgroups: false,
         integer_dot_product: false,
+        buffer_device_address: false,
+        matrix: MatrixFeatures::NONE,
     };
 
     #[test]

@@ -1,11 +1,11 @@
 //! Which Vulkan features a device has, which of them Kiln enables, and the SPIR-V capabilities they give.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ffi::CStr};
 
 use ash::vk;
 use kiln_abi::spirv::Capability;
 
-use crate::instance::Instance;
+use crate::{instance::Instance, matrix::MatrixFeatures};
 
 /// The features Kiln knows of, as a device reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,11 +25,17 @@ pub(crate) struct Features {
     pub(crate) full_subgroups: bool,
     pub(crate) integer_dot_product: bool,
     pub(crate) maintenance4: bool,
+    pub(crate) buffer_device_address: bool,
+    pub(crate) matrix: MatrixFeatures,
 }
 
 impl Features {
     /// Asks a device that speaks Vulkan 1.3.
-    pub(crate) fn query(instance: &Instance, device: vk::PhysicalDevice) -> Self {
+    pub(crate) fn query(
+        instance: &Instance,
+        device: vk::PhysicalDevice,
+        has: &dyn Fn(&CStr) -> bool,
+    ) -> Self {
         let mut v11 = vk::PhysicalDeviceVulkan11Features::default();
         let mut v12 = vk::PhysicalDeviceVulkan12Features::default();
         let mut v13 = vk::PhysicalDeviceVulkan13Features::default();
@@ -57,6 +63,8 @@ impl Features {
             full_subgroups: on(v13.compute_full_subgroups),
             integer_dot_product: on(v13.shader_integer_dot_product),
             maintenance4: on(v13.maintenance4),
+            buffer_device_address: on(v12.buffer_device_address),
+            matrix: MatrixFeatures::query(instance, device, has),
         }
     }
 
@@ -84,19 +92,20 @@ impl Features {
             .vulkan_memory_model_device_scope(self.memory_model_device_scope)
             .shader_subgroup_extended_types(self.subgroup_extended_types)
             .scalar_block_layout(self.scalar_block_layout)
-            .timeline_semaphore(self.timeline_semaphore);
+            .timeline_semaphore(self.timeline_semaphore)
+            .buffer_device_address(self.buffer_device_address);
         let mut v13 = vk::PhysicalDeviceVulkan13Features::default()
             .synchronization2(self.synchronization2)
             .subgroup_size_control(self.subgroup_size_control)
             .compute_full_subgroups(self.full_subgroups)
             .shader_integer_dot_product(self.integer_dot_product)
             .maintenance4(self.maintenance4);
-        let mut all = vk::PhysicalDeviceFeatures2::default()
+        let all = vk::PhysicalDeviceFeatures2::default()
             .features(core)
             .push_next(&mut v11)
             .push_next(&mut v12)
             .push_next(&mut v13);
-        create(&mut all)
+        self.matrix.enable(all, create)
     }
 
     /// The SPIR-V capabilities that enabling these features allows; `subgroup` holds what compute stages support.
@@ -121,17 +130,8 @@ impl Features {
                 Capability::VulkanMemoryModel => self.memory_model,
                 Capability::VulkanMemoryModelDeviceScope => self.memory_model_device_scope,
                 Capability::DotProductInput4x8BitPacked | Capability::DotProduct => self.integer_dot_product,
-                Capability::BFloat16TypeKHR
-                | Capability::BFloat16CooperativeMatrixKHR
-                | Capability::PhysicalStorageBufferAddresses
-                | Capability::CooperativeMatrixKHR
-                | Capability::CooperativeMatrixReductionsNV
-                | Capability::CooperativeMatrixConversionsNV
-                | Capability::CooperativeMatrixPerElementOperationsNV
-                | Capability::CooperativeMatrixTensorAddressingNV
-                | Capability::CooperativeMatrixBlockLoadsNV
-                | Capability::CooperativeMatrixDecodeVectorNV
-                | Capability::TensorAddressingNV => false,
+                Capability::PhysicalStorageBufferAddresses => self.buffer_device_address,
+                other => self.matrix.gives(*other).unwrap_or(false),
             })
             .collect()
     }

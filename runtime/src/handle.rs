@@ -31,6 +31,7 @@ impl DeviceHandle {
         if probe.memory_budget {
             extensions.push(ash::ext::memory_budget::NAME.as_ptr());
         }
+        extensions.extend(probe.features.matrix.extensions().into_iter().map(|name| name.as_ptr()));
         let created = probe.features.enable(|features| {
             let info = vk::DeviceCreateInfo::default()
                 .queue_create_infos(&queues)

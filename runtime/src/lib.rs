@@ -21,6 +21,7 @@ mod handle;
 pub mod hazard;
 pub mod info;
 mod instance;
+mod matrix;
 mod memory;
 pub mod options;
 mod pipeline;

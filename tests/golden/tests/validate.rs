@@ -48,6 +48,9 @@ fn unchecked(capability: Capability, declared: &[Capability]) -> bool {
         Capability::StorageBuffer16BitAccess => any(&[Capability::Float16, Capability::Int16]),
         Capability::StorageBuffer8BitAccess => any(&[Capability::Int8]),
         Capability::DotProductInput4x8BitPacked => true,
+        Capability::BFloat16TypeKHR | Capability::CooperativeMatrixKHR => {
+            any(&[Capability::BFloat16CooperativeMatrixKHR])
+        }
         _ => false,
     }
 }

@@ -115,6 +115,10 @@ const BROKEN: &[Broken] = &[
         *cond = number;
         Some(*at)
     }),
+    ("V070", "integer_matrices", |m| operand(m, Op::CooperativeMatrixMulAddKHR, 3, Operand::Lit(1))),
+    ("V071", "float_matrices", |m| constant_operand(m, Op::MatrixTimesScalar, 1, DType::U32, 1)),
+    ("V072", "float_matrices", |m| constant_operand(m, Op::CooperativeMatrixLoadKHR, 1, DType::U32, 2)),
+    ("V073", "matrix_elements", |m| retype(m, Op::CooperativeMatrixLengthKHR, Type::Scalar(DType::I32))),
     ("V052", "add", |m| {
         let at = Location::caller();
         m.entry.body.nodes.push(Node::Break(at));
