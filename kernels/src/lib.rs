@@ -15,6 +15,7 @@ pub mod gemv;
 pub mod get_rows;
 pub mod glu;
 pub mod kv_store;
+pub mod kv_type;
 pub mod reference;
 pub mod registry;
 pub mod rms_norm;

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use clap::builder::RangedU64ValueParser;
 use kiln_abi::{Device as _, spirv::Capability};
+use kiln_kernels::kv_type::KvType;
 use kiln_runtime::{Gpu, RuntimeOptions};
 
 use super::progress::Bar;
@@ -83,6 +84,10 @@ fn share(text: &str) -> Result<f32, String> {
     number(text, "a number of 0 to 1", |x| (0.0..=1.0).contains(&x))
 }
 
+fn kv_type(text: &str) -> Result<KvType, String> {
+    KvType::named(text).ok_or_else(|| format!("expected {}", KvType::ALL.map(KvType::name).join(", ")))
+}
+
 /// Where a model runs and how long its context is.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Device")]
@@ -102,9 +107,9 @@ pub(super) struct Placement {
     /// Accuracy class: f16 keeps activations in 16-bit floats or better
     #[arg(long, value_name = "CLASS", default_value = "f16", value_parser = ["f16"])]
     activations: String,
-    /// Type of keys and values
-    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = ["f16"])]
-    kv_type: String,
+    /// How keys and values are kept on the device: f16, f32 or q8_0
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = kv_type)]
+    kv_type: KvType,
 }
 
 /// Capabilities to do without.
@@ -185,7 +190,7 @@ impl Placement {
         let n_ctx = self.n_ctx(file);
         let exact = self.ctx.is_some();
         let context = if exact { ContextWish::Exactly(n_ctx) } else { ContextWish::AtMost(n_ctx) };
-        PlanOptions::new(context)
+        PlanOptions { kv_type: self.kv_type, ..PlanOptions::new(context) }
     }
 
     /// Positions that a sequence may have.

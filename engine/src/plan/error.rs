@@ -1,6 +1,7 @@
 //! Why a model cannot run on a device, though its file is fine.
 
 use kiln_abi::LaunchError;
+use kiln_kernels::{attention::MAX_HEAD_DIM, kv_type::KvType};
 
 use super::memory::Remedy;
 use crate::size::size;
@@ -25,13 +26,17 @@ pub enum PlanError {
         /// What a row must be whole multiples of.
         multiple: u32,
     },
-    /// A head that attention has no variant for.
-    #[error("heads of {found} elements have no attention kernel, only those of {known:?}")]
+    /// A head that attention cannot keep.
+    #[error(
+        "heads of {found} elements cannot be kept as {}: it takes multiples of {} up to {MAX_HEAD_DIM}",
+        ty.name(),
+        ty.multiple()
+    )]
     HeadDim {
         /// The model's.
         found: usize,
-        /// Those there are.
-        known: &'static [u32],
+        /// The type of keys and values.
+        ty: KvType,
     },
     /// A word of the graph that has no kernel.
     #[error("the model uses {word}, which has no kernel yet")]

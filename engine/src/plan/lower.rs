@@ -21,8 +21,8 @@ use kiln_kernels::{
 };
 
 use super::{
-    Context, Holds, PlanError, PlannedBuffer, PlannedLaunch, PlannedStep, PlannedWord, RING_WORDS, StepClass,
-    scratch::Scratch,
+    Context, Holds, PlanError, PlanOptions, PlannedBuffer, PlannedLaunch, PlannedStep, PlannedWord,
+    RING_WORDS, StepClass, scratch::Scratch,
 };
 use crate::forward::PREFILL_WINDOW;
 use crate::graph::{
@@ -45,24 +45,24 @@ pub(super) struct Lowered {
     pub(super) window: u32,
 }
 
-/// Lowers a graph for a context of `n_ctx` positions; without `fuse` each word has launches of its own.
+/// Lowers a graph for a context of `n_ctx` positions.
 pub(super) fn lower(
     graph: &Graph,
     type_id: &dyn Fn(TensorId) -> Option<u32>,
     registry: &Registry,
     limits: &Limits,
+    options: PlanOptions,
     n_ctx: usize,
-    fuse: bool,
 ) -> Result<Lowered, PlanError> {
     let n_vocab = index("the vocabulary", graph.n_vocab())?;
-    let context = context(n_ctx)?;
+    let context = context(options, n_ctx)?;
     let window = window(limits, n_vocab);
     let mut planner = Planner {
         graph,
         registry,
         type_id,
         max_binding: limits.max_binding_bytes,
-        fuse,
+        fuse: !options.plain,
         n_ctx,
         context,
         window,
@@ -85,10 +85,13 @@ pub(super) fn lower(
     Ok(Lowered { buffers: planner.buffers, steps, context, n_vocab, window })
 }
 
-fn context(n_ctx: usize) -> Result<Context, PlanError> {
-    let n_ctx = index("the context", n_ctx)?;
-    let max_pages = n_ctx.div_ceil(PAGE);
-    Ok(Context { n_ctx, n_slots: 1, max_pages, n_pages: max_pages })
+fn context(options: PlanOptions, n_ctx: usize) -> Result<Context, PlanError> {
+    let PlanOptions { n_slots, n_pages, kv_type, .. } = options;
+    let too_large = || PlanError::TooLarge { what: "the context of all sequences", found: n_ctx };
+    let max_pages = index("the context", n_ctx)?.div_ceil(PAGE);
+    let all = max_pages.checked_mul(n_slots).ok_or_else(too_large)?;
+    let n_pages = n_pages.unwrap_or(all).clamp(max_pages, all.max(max_pages));
+    Ok(Context { n_ctx: index("the context", n_ctx)?, n_slots, max_pages, n_pages, kv_type })
 }
 
 /// As many rows as have room for their logits in one binding.
@@ -425,13 +428,10 @@ impl<'a> Planner<'a> {
         words: Attention,
         y: usize,
     ) -> Result<(), PlanError> {
-        if words.soft_cap.is_some() {
-            return Err(PlanError::Word { word: "capped attention scores" });
-        }
-        let known = attention::HEAD_DIMS;
         let head_dim = index("a head", words.head_dim)?;
-        if !known.contains(&head_dim) {
-            return Err(PlanError::HeadDim { found: words.head_dim, known });
+        let ty = self.context.kv_type;
+        if !attention::serves(head_dim, ty) {
+            return Err(PlanError::HeadDim { found: words.head_dim, ty });
         }
         let (n_head, n_head_kv) = (index("heads", words.n_head)?, index("heads", words.n_head_kv)?);
         let (keys, values) = self.pages(layer)?;
@@ -444,9 +444,9 @@ impl<'a> Planner<'a> {
             table: self.range(self.fixed.table).into(),
             k_pages: self.range(keys).into(),
             v_pages: self.range(values).into(),
-            p: KvStorePush { rows, n_head_kv, head_dim, max_pages, n_slots, n_pages },
+            p: KvStorePush { rows, n_head_kv, max_pages, n_slots, n_pages },
         };
-        step.launch("kv_store", Call::new(KvStore::new(), &store));
+        step.launch("kv_store", Call::new(KvStore::new(head_dim, ty), &store));
         let window = words.window.map_or(0, |w| u32::try_from(w).unwrap_or(u32::MAX));
         let args = AttentionArgs {
             q: self.range(step.values[&q]).into(),
@@ -464,10 +464,10 @@ impl<'a> Planner<'a> {
                 n_pages,
                 window,
                 scale: words.scale,
-                soft_cap: 0.0,
+                soft_cap: words.soft_cap.unwrap_or(0.0),
             },
         };
-        step.launch("attention", Call::new(attention::Attention::new(head_dim), &args));
+        step.launch("attention", Call::new(attention::Attention::new(head_dim, ty), &args));
         Ok(())
     }
 
@@ -479,8 +479,8 @@ impl<'a> Planner<'a> {
         let LayerState::Kv { n_head_kv, head_dim, .. } = self.graph.layers[layer] else {
             return Err(PlanError::State { layer });
         };
-        let lines = u64::from(self.context.n_pages) * u64::from(PAGE);
-        let bytes = 2 * lines * (n_head_kv * head_dim) as u64;
+        let lines = u64::from(self.context.n_pages) * u64::from(PAGE) * n_head_kv as u64;
+        let bytes = 4 * lines * u64::from(self.context.kv_type.line_words(index("a head", head_dim)?));
         let keys = self.buffer(format!("keys of layer {layer}"), bytes, Holds::Keys { layer });
         let values = self.buffer(format!("values of layer {layer}"), bytes, Holds::Values { layer });
         self.layers.insert(layer, (keys, values));

@@ -15,7 +15,7 @@ mod text;
 
 use std::ops::Range;
 
-use kiln_kernels::{Call, Registry};
+use kiln_kernels::{Call, Registry, kv_type::KvType};
 use kiln_runtime::Room;
 
 pub use self::error::PlanError;
@@ -137,6 +137,8 @@ pub struct Context {
     pub max_pages: u32,
     /// Pages of a layer.
     pub n_pages: u32,
+    /// How keys and values lie in them.
+    pub kv_type: KvType,
 }
 
 /// What a caller decides.
@@ -144,21 +146,27 @@ pub struct Context {
 pub struct PlanOptions {
     /// How long the context shall be.
     pub context: ContextWish,
+    /// Sequences at once.
+    pub n_slots: u32,
+    /// Pages of a layer; none for as many as let every sequence fill its context.
+    pub n_pages: Option<u32>,
+    /// How keys and values are kept.
+    pub kv_type: KvType,
     /// Each graph word by launches of its own: slower, and what the usual plan is held against.
     pub plain: bool,
 }
 
 impl PlanOptions {
-    /// The usual plan for such a context.
+    /// The usual plan: one sequence, keys and values as f16.
     pub const fn new(context: ContextWish) -> Self {
-        Self { context, plain: false }
+        Self { context, n_slots: 1, n_pages: None, kv_type: KvType::F16, plain: false }
     }
 }
 
 /// How exact the arithmetic is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccuracyClass {
-    /// Activations of at least 16-bit floats, keys and values of f16.
+    /// Activations of at least 16-bit floats.
     F16,
 }
 
@@ -174,7 +182,7 @@ impl AccuracyClass {
 impl std::fmt::Display for AccuracyClass {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            AccuracyClass::F16 => write!(f, "f16: activations f32, keys and values f16"),
+            AccuracyClass::F16 => write!(f, "f16: activations f32"),
         }
     }
 }
@@ -222,7 +230,7 @@ impl Plan {
         options: PlanOptions,
     ) -> Result<Self, PlanError> {
         let limits = &target.caps.limits;
-        let lower = |n_ctx| lower::lower(graph, type_id, registry, limits, n_ctx, !options.plain);
+        let lower = |n_ctx| lower::lower(graph, type_id, registry, limits, options, n_ctx);
         let (lowered, context_reason) = memory::fitted(options.context, &target.caps, target.room, lower)?;
         let kernels = kernels::stage(&lowered.steps, registry, &target.caps)?;
         let lower::Lowered { buffers, steps, context, n_vocab, window } = lowered;

@@ -18,7 +18,7 @@ impl fmt::Display for Plan {
             "context  {} positions in {} pages a layer: {}",
             context.n_ctx, context.n_pages, self.context_reason
         )?;
-        writeln!(f, "class    {}", self.class)?;
+        writeln!(f, "class    {}, keys and values {}", self.class, self.context.kv_type.name())?;
         self.residency(f)?;
         self.list_kernels(f)?;
         self.steps.iter().try_for_each(|step| self.step(f, step))

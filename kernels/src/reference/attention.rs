@@ -1,7 +1,5 @@
 //! Causal attention of rows to their sequences.
 
-use half::f16;
-
 use super::Bounded;
 use crate::{
     conformance::{F32_ROUNDOFF, gamma},
@@ -26,10 +24,10 @@ pub struct AttentionShape {
 }
 
 /// `q` `[rows, n_head, head_dim]` attends to the keys and values of its rows' slots; `line(slot, position, head)` says
-/// which line of `head_dim` elements holds a key and its value.
+/// which line of `head_dim` elements holds a key and its value, as they come out of their pages.
 pub fn attention(
     q: &[f32],
-    (k, v): (&[f16], &[f16]),
+    (k, v): (&[f32], &[f32]),
     rows: &[StepRow],
     shape: AttentionShape,
     line: impl Fn(u32, usize, usize) -> usize,
@@ -43,7 +41,7 @@ pub fn attention(
             let at = |i| line(row.slot, i, h / (n_head / n_head_kv)) * head_dim;
             let products = |i| {
                 let key = &k[at(i)..at(i) + head_dim];
-                q.iter().zip(key).map(|(q, k)| f64::from(*q) * k.to_f64() * f64::from(scale))
+                q.iter().zip(key).map(|(q, k)| f64::from(*q) * f64::from(*k) * f64::from(scale))
             };
             let cap = |s: f64| soft_cap.map_or(s, |c| f64::from(c) * (s / f64::from(c)).tanh());
             let scores: Vec<f64> = seen.clone().map(|i| cap(products(i).sum())).collect();
@@ -57,12 +55,12 @@ pub fn attention(
             // The slope of tanh is at most 1. As 1 − 2 / (1 + e^2x) it is off by at most 8 roundings of the exponential
             // (|x| / cosh²x is small where e^2x has many), 11 of the sum and quotient and one of the difference.
             let cap_error = soft_cap.map_or(0.0, |c| 2.0 * f64::from(c) * gamma(20, F32_ROUNDOFF));
-            let score_error = 2.0 * score_size * gamma(head_dim as u32 + 2, F32_ROUNDOFF) + cap_error;
+            let score_error = 2.0 * score_size * gamma(head_dim as u32 + 3, F32_ROUNDOFF) + cap_error;
             let exp_error = gamma((2.0 * (3.0 + 2.0 * spread)).ceil() as u32 + 2, F32_ROUNDOFF);
             let weight_error = score_error + exp_error;
             let sum_error = gamma(seen.len() as u32 + 12, F32_ROUNDOFF);
             for d in 0..head_dim {
-                let terms = seen.clone().zip(&weights).map(|(i, w)| w * v[at(i) + d].to_f64() / total);
+                let terms = seen.clone().zip(&weights).map(|(i, w)| w * f64::from(v[at(i) + d]) / total);
                 let size: f64 = terms.clone().map(f64::abs).sum();
                 out.values.push(terms.sum());
                 out.bounds.push(size * 2.0 * (weight_error + sum_error) + f64::from(f32::MIN_POSITIVE));

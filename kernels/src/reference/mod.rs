@@ -7,6 +7,7 @@ mod add;
 mod attention;
 mod gemv;
 mod glu;
+pub mod kv;
 mod rms_norm;
 mod rope;
 
