@@ -45,6 +45,10 @@
 //! `[x, y]` or `[x, y, z]`; `subgroup = 32` asks for a subgroup size (a `u32` or an `Option<u32>`). A kernel with type
 //! parameters is made by `Gemv::<Q8_0>::new(..)`.
 //!
+//! A kernel stays within what every device has, 256 invocations and 16 KiB of workgroup memory, unless it states more:
+//! `invocations = 1024`, `workgroup_bytes = 49152`. `requires = [DotProduct]`, or any host expression that gives
+//! `Capability`s, makes it an error to need another one. `#[weight]` marks a buffer of a model's weights: it is a `&Buf`.
+//!
 //! # Values, variables, host values
 //! `let x = ..` names a value, `let mut x = ..` is a variable, `let mut a = [0.0; 4]` an array of variables. Plain types
 //! (`u32`, `f32`, `Vec4<f16>`) mean values of the kernel. Values of the *host* are comptime parameters, `const`s and

@@ -5,7 +5,10 @@
 
 use std::{any::TypeId as RustType, cell::RefCell};
 
-use kiln_abi::{DType, Location, StageErrors, StagedKernel, spirv::Op};
+use kiln_abi::{
+    DType, Location, StageErrors, StagedKernel,
+    spirv::{Capability, Op},
+};
 use kiln_spirv_emit::{
     Builder,
     ir::{Operand, Region, TypeId, ValueId},
@@ -101,6 +104,40 @@ impl Session {
         }
         kiln_spirv_emit::compile(stage.b.finish()?)
     }
+}
+
+/// The kernel needs no other capabilities than these and those of every module.
+pub fn requires(capabilities: impl IntoIterator<Item = Capability>) {
+    with(|s| s.b.stated().requires = Some(capabilities.into_iter().collect()));
+}
+
+/// The kernel is for devices with at least so much workgroup memory.
+pub fn workgroup_bytes(bytes: u32) {
+    with(|s| s.b.stated().floor.workgroup_bytes = bytes);
+}
+
+/// The kernel is for devices with at least so many invocations per workgroup.
+pub fn invocations(n: u32) {
+    with(|s| s.b.stated().floor.invocations = n);
+}
+
+/// Compares the workgroup's size with the floor.
+#[track_caller]
+pub fn size_fits(size: [u32; 3]) {
+    let at = Location::caller();
+    with(|s| {
+        let floor = s.b.stated().floor.invocations;
+        // A size that is no number of invocations is the validator's.
+        let n = size.iter().try_fold(1u32, |n, &axis| n.checked_mul(axis)).unwrap_or(0);
+        if n > floor {
+            let [x, y, z] = size;
+            let message = format!(
+                "expected at most {floor} invocations per workgroup; found {x} × {y} × {z} = {n}; shrink it, or state \
+                 `invocations = {n}`"
+            );
+            s.b.error("E112", message, at);
+        }
+    });
 }
 
 impl Drop for Session {

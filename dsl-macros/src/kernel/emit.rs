@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
-use syn::{Attribute, GenericParam, Generics, ItemFn, WherePredicate, spanned::Spanned};
+use syn::{Attribute, Expr, GenericParam, Generics, ItemFn, WherePredicate, spanned::Spanned};
 
 use super::{Param, options::Options};
 use crate::{
@@ -184,6 +184,7 @@ fn stage(f: &ItemFn, options: &Options, params: &[Param], errors: &mut Vec<syn::
         quote!(::core::option::Option::None),
         |e| quote_spanned!(e.span()=> ::kiln_dsl::private::subgroup_size(#e)),
     );
+    let stated = stated(options, &host);
     let allow = allow(errors.is_empty());
     // Only the call has the kernel's place; the names are ours, also where a macro of the user's wrote the kernel.
     let begin = quote_spanned!(ident.span()=> ::kiln_dsl::private::Session::begin);
@@ -207,8 +208,51 @@ fn stage(f: &ItemFn, options: &Options, params: &[Param], errors: &mut Vec<syn::
             (::kiln_dsl::private::local_size(#local_size), #subgroup)
         };
         let session = #begin #arguments;
+        #stated
         #ident #turbofish (#(#passed),*);
         session.finish()
+    }
+}
+
+/// What the kernel states of its devices, each call at the place of its option.
+fn stated(options: &Options, host: &TokenStream) -> TokenStream {
+    let requires = options.requires.as_ref().map(|e| {
+        let list = match e {
+            Expr::Array(list) => {
+                let names = list.elems.iter().map(|e| match e {
+                    Expr::Path(p) if p.path.get_ident().is_some() => {
+                        quote_spanned!(e.span()=> ::kiln_dsl::private::abi::spirv::Capability::#p)
+                    }
+                    other => quote!(#other),
+                });
+                let names: Vec<_> = names.collect();
+                quote!(<[::kiln_dsl::private::abi::spirv::Capability; _]>::from([#(#names),*]))
+            }
+            other => quote!(#other),
+        };
+        quote_spanned!(e.span()=> ::kiln_dsl::private::requires(#list);)
+    });
+    let workgroup_bytes = options
+        .workgroup_bytes
+        .as_ref()
+        .map(|e| quote_spanned!(e.span()=> ::kiln_dsl::private::workgroup_bytes(#e);));
+    let invocations = options
+        .invocations
+        .as_ref()
+        .map(|e| quote_spanned!(e.span()=> ::kiln_dsl::private::invocations(#e);));
+    let size = options
+        .local_size
+        .as_ref()
+        .map(|e| quote_spanned!(e.span()=> ::kiln_dsl::private::size_fits(local_size);));
+    quote! {
+        #[allow(unused_variables, clippy::all)]
+        {
+            #host
+            #requires
+            #workgroup_bytes
+            #invocations
+            #size
+        }
     }
 }
 

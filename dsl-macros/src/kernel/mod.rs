@@ -92,6 +92,7 @@ fn param(p: &PatType, errors: &mut Vec<syn::Error>) -> syn::Result<Param> {
         other => return Err(syn::Error::new(other.span(), "a kernel's parameter is a plain name")),
     };
     let mut attributes = p.attrs.clone();
+    let weight = weight(&mut attributes, &p.ty, errors);
     let mut len = None;
     attributes.retain(|a| {
         let is_len = a.path().is_ident("len");
@@ -108,6 +109,9 @@ fn param(p: &PatType, errors: &mut Vec<syn::Error>) -> syn::Result<Param> {
     if let (Some(len), Role::Push | Role::Comptime) = (&len, role) {
         errors.push(syn::Error::new(len.span(), "`#[len]` is a buffer's contract"));
     }
+    if let (Some(weight), Role::Push | Role::Comptime) = (weight, role) {
+        errors.push(syn::Error::new(weight, "`#[weight]` is a buffer's role"));
+    }
     match role {
         Role::Push => Ok(Param::Push { name, ty }),
         Role::Comptime => Ok(Param::Comptime { name, ty }),
@@ -120,6 +124,28 @@ fn param(p: &PatType, errors: &mut Vec<syn::Error>) -> syn::Result<Param> {
             }
         },
     }
+}
+
+/// Takes `#[weight]` off a parameter: a buffer that holds a model's weights, which no kernel writes.
+fn weight(
+    attributes: &mut Vec<syn::Attribute>,
+    ty: &Type,
+    errors: &mut Vec<syn::Error>,
+) -> Option<proc_macro2::Span> {
+    let at = attributes.iter().position(|a| a.path().is_ident("weight"))?;
+    let attribute = attributes.remove(at);
+    if let Err(e) = attribute.meta.require_path_only() {
+        errors.push(e);
+    }
+    let mutable = |last: &syn::PathSegment| last.ident == "BufMut";
+    if let Type::Reference(r) = ty
+        && let Type::Path(p) = &*r.elem
+        && p.path.segments.last().is_some_and(mutable)
+    {
+        let message = "a weight is read, never written: expected `&Buf<T>`; drop `#[weight]` for an output";
+        errors.push(syn::Error::new(ty.span(), message));
+    }
+    Some(attribute.span())
 }
 
 /// `T` of `&Buf<T>` and `&BufMut<T>`.

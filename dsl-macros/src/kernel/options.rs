@@ -1,4 +1,4 @@
-//! `#[kernel(local_size = .., grid = .., subgroup = ..)]`.
+//! `#[kernel(local_size = .., grid = .., subgroup = ..)]`, and what a kernel states of its devices.
 
 use proc_macro2::{Span, TokenStream};
 use syn::{Expr, Ident, Token, parse::Parser, punctuated::Punctuated};
@@ -9,6 +9,9 @@ pub(crate) struct Options {
     pub(crate) local_size: Option<Expr>,
     pub(crate) subgroup: Option<Expr>,
     pub(crate) grid: Option<Expr>,
+    pub(crate) requires: Option<Expr>,
+    pub(crate) invocations: Option<Expr>,
+    pub(crate) workgroup_bytes: Option<Expr>,
 }
 
 struct Pair {
@@ -38,10 +41,13 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Vec<syn::Error>) -> Option
             "local_size" => &mut options.local_size,
             "subgroup" => &mut options.subgroup,
             "grid" => &mut options.grid,
+            "requires" => &mut options.requires,
+            "invocations" => &mut options.invocations,
+            "workgroup_bytes" => &mut options.workgroup_bytes,
             _ => {
                 errors.push(syn::Error::new(
                     name.span(),
-                    "a kernel's options are local_size, grid and subgroup",
+                    "a kernel's options are local_size, grid, subgroup, requires, invocations and workgroup_bytes",
                 ));
                 continue;
             }

@@ -2,7 +2,9 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::{Attribute, Expr, ExprForLoop, ExprIf, ExprLoop, ExprWhile, Pat, RangeLimits, spanned::Spanned};
+use syn::{
+    Attribute, BinOp, Expr, ExprForLoop, ExprIf, ExprLoop, ExprWhile, Pat, RangeLimits, spanned::Spanned,
+};
 
 use super::{LoopKind, Lower, bare, call, comptime, hidden, literal::int_of, trait_call};
 
@@ -22,7 +24,12 @@ impl Lower {
         let then = self.block(&i.then_branch);
         let (otherwise, tail) = match &i.else_branch {
             Some((_, e)) => (self.value(e), e.span()),
-            None => (quote_spanned!(span=> ()), span),
+            None => {
+                if gives_value(&i.then_branch) {
+                    self.bad(span, "an `if` that gives a value has an `else`");
+                }
+                (quote_spanned!(span=> ()), span)
+            }
         };
         self.fork(span, (&condition, at), &then, (&otherwise, tail))
     }
@@ -143,5 +150,19 @@ impl Lower {
             }
         }
         quote_spanned!(span=> ::kiln_dsl::private::Hint::#hint)
+    }
+}
+
+/// Whether a block plainly ends with a value.
+fn gives_value(block: &syn::Block) -> bool {
+    let Some(syn::Stmt::Expr(last, None)) = block.stmts.last() else { return false };
+    match bare(last) {
+        Expr::Lit(_) | Expr::Path(_) | Expr::Field(_) | Expr::Index(_) | Expr::Cast(_) | Expr::Unary(_) => {
+            true
+        }
+        Expr::Binary(b) => {
+            matches!(b.op, BinOp::Add(_) | BinOp::Sub(_) | BinOp::Mul(_) | BinOp::Div(_) | BinOp::Rem(_))
+        }
+        _ => false,
     }
 }

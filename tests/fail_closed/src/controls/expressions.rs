@@ -33,6 +33,11 @@ pub fn all() -> Vec<Control> {
         ("wide_integer", || wide_integer::Case::new().stage()),
         ("wide_float", || wide_float::Case::new().stage()),
         ("huge_integer", || huge_integer::Case::new().stage()),
+        ("boxed_value", || boxed_value::Case::new().stage()),
+        ("pointer_cast", || pointer_cast::Case::new().stage()),
+        ("if_without_else", || if_without_else::Case::new().stage()),
+        ("compound_on_let", || compound_on_let::Case::new().stage()),
+        ("rust_float_method", || rust_float_method::Case::new().stage()),
     ]
 }
 
@@ -297,5 +302,55 @@ pub mod huge_integer {
         let i = global_id_x();
         let n = 4_294_967_295;
         y[i & n] = x[i];
+    }
+}
+
+pub mod boxed_value {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let a = x[0];
+        y[0] = a;
+    }
+}
+
+pub mod pointer_cast {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let a = &x[0];
+        y[0] = a;
+    }
+}
+
+pub mod if_without_else {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let a = if x[0] > 1.0 { 2.0 } else { 3.0 };
+        y[0] = a;
+    }
+}
+
+pub mod compound_on_let {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let mut sum = x[0];
+        sum += 1.0;
+        y[0] = sum;
+    }
+}
+
+pub mod rust_float_method {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        y[0] = pow(x[0], 2.0);
     }
 }

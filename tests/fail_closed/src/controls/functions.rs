@@ -25,6 +25,10 @@ pub fn all() -> Vec<Control> {
             argument_of_other_format::Case::<argument_of_other_format::One>::new().stage()
         }),
         ("choice_of_blocks", || choice_of_blocks::Case::<choice_of_blocks::One>::new().stage()),
+        ("device_returns_wide", || device_returns_wide::Case::new().stage()),
+        ("decode_wide_index", || decode_wide_index::Case::<decode_wide_index::One>::new().stage()),
+        ("decode_result_type", || decode_result_type::Case::<decode_result_type::One>::new().stage()),
+        ("decode4_result_type", || decode4_result_type::Case::<decode4_result_type::One>::new().stage()),
     ]
 }
 
@@ -233,5 +237,101 @@ pub mod choice_of_blocks {
     #[kernel(local_size = 64, grid = 1)]
     pub fn case<F: QuantFormat>(w: &Buf<F::Block>, y: &BufMut<f32>) {
         y[0] = F::decode(&w[if local_id() > 2 { 0 } else { 1 }], 0);
+    }
+}
+
+pub mod device_returns_wide {
+    use kiln_dsl::prelude::*;
+
+    #[device]
+    fn wide(n: u32) -> u32 {
+        n as u32
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(y: &BufMut<u32>) {
+        y[0] = wide(3) as u32;
+    }
+}
+
+pub mod decode_wide_index {
+    use kiln_dsl::prelude::*;
+
+    #[derive(Block)]
+    pub struct Eight {
+        d: f16,
+        q: [u16; 4],
+    }
+
+    pub struct One;
+
+    #[device]
+    impl QuantFormat for One {
+        type Block = Eight;
+        const BLK: u32 = 8;
+        fn decode<R: Rail>(b: &BlockRef<Eight, R>, at: u32) -> f32 {
+            b.d as f32 * b.q[at & 3] as f32
+        }
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case<F: QuantFormat>(w: &Buf<F::Block>, y: &BufMut<f32>) {
+        y[0] = F::decode(&w[0], 1);
+    }
+}
+
+pub mod decode_result_type {
+    use kiln_dsl::prelude::*;
+
+    #[derive(Block)]
+    pub struct Eight {
+        d: f16,
+        q: [u16; 4],
+    }
+
+    pub struct One;
+
+    #[device]
+    impl QuantFormat for One {
+        type Block = Eight;
+        const BLK: u32 = 8;
+        fn decode<R: Rail>(b: &BlockRef<Eight, R>, at: u32) -> f32 {
+            b.d as f32 * b.q[at & 3] as f32
+        }
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case<F: QuantFormat>(w: &Buf<F::Block>, y: &BufMut<f32>) {
+        y[0] = F::decode(&w[0], 1);
+    }
+}
+
+pub mod decode4_result_type {
+    use kiln_dsl::prelude::*;
+
+    #[derive(Block)]
+    pub struct Eight {
+        d: f16,
+        q: [u16; 4],
+    }
+
+    pub struct One;
+
+    #[device]
+    impl QuantFormat for One {
+        type Block = Eight;
+        const BLK: u32 = 8;
+        fn decode<R: Rail>(b: &BlockRef<Eight, R>, at: u32) -> f32 {
+            b.d as f32 * b.q[at & 3] as f32
+        }
+        fn decode4<R: Rail>(b: &BlockRef<Eight, R>, at: u32) -> Vec4<f32> {
+            let d = b.d as f32;
+            vec4(d, d, d, d)
+        }
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case<F: QuantFormat>(w: &Buf<F::Block>, y: &BufMut<f32>) {
+        y[0] = F::decode(&w[0], 1);
     }
 }

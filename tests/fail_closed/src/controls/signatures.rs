@@ -39,6 +39,13 @@ pub fn all() -> Vec<Control> {
         ("grid_operator", || grid_operator::Case::new().stage()),
         ("len_on_push", || len_on_push::Case::new().stage()),
         ("len_of_float", || len_of_float::Case::new().stage()),
+        ("weight_written", || weight_written::Case::new().stage()),
+        ("weight_on_push", || weight_on_push::Case::new().stage()),
+        ("weight_stored_to", || weight_stored_to::Case::new().stage()),
+        ("requires_unknown", || requires_unknown::Case::new().stage()),
+        ("parameter_attribute", || parameter_attribute::Case::new(4).stage()),
+        ("kernel_method", || kernel_method::Case::new().stage()),
+        ("shared_in_launch_arguments", || shared_in_launch_arguments::Case::new().stage()),
     ]
 }
 
@@ -400,5 +407,75 @@ pub mod len_of_float {
     #[kernel(local_size = 64, grid = 1)]
     pub fn case(#[len(p.n * 2)] y: &BufMut<f32>, #[push] p: Numbers) {
         y[0] = p.n as f32;
+    }
+}
+
+pub mod weight_written {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(#[weight] w: &Buf<f32>, y: &BufMut<f32>) {
+        y[0] = w[0];
+    }
+}
+
+pub mod weight_on_push {
+    use kiln_dsl::prelude::*;
+
+    #[derive(Push)]
+    pub struct Numbers {
+        n: u32,
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(#[weight] w: &Buf<u32>, y: &BufMut<u32>, #[push] p: Numbers) {
+        y[0] = p.n + w[0];
+    }
+}
+
+pub mod weight_stored_to {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(#[weight] w: &Buf<f32>, y: &BufMut<f32>) {
+        y[0] = w[0];
+    }
+}
+
+pub mod requires_unknown {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1, requires = [DotProduct])]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        y[0] = x[0];
+    }
+}
+
+pub mod parameter_attribute {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(y: &BufMut<f32>, #[comptime] n: u32) {
+        y[0] = n as f32;
+    }
+}
+
+pub mod kernel_method {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(y: &BufMut<f32>) {
+        y[0] = 1.0;
+    }
+}
+
+pub mod shared_in_launch_arguments {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(y: &BufMut<f32>) {
+        let t = Shared::<f32>::new(64);
+        t[local_id()] = 1.0;
+        y[0] = t[local_id()];
     }
 }

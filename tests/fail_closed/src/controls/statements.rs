@@ -37,6 +37,12 @@ pub fn all() -> Vec<Control> {
         ("while_let", || while_let::Case::new().stage()),
         ("return_value", || return_value::Case::new().stage()),
         ("several_errors", || several_errors::Case::new().stage()),
+        ("assert_macro", || assert_macro::Case::new().stage()),
+        ("vec_macro", || vec_macro::Case::new().stage()),
+        ("type_item", || type_item::Case::new().stage()),
+        ("continue_in_comptime_loop", || continue_in_comptime_loop::Case::new().stage()),
+        ("unroll_to_a_value", || unroll_to_a_value::Case::new().stage()),
+        ("mutable_loop_variable", || mutable_loop_variable::Case::new().stage()),
     ]
 }
 
@@ -377,5 +383,73 @@ pub mod several_errors {
         let a = i;
         let b = a;
         y[b] = x[i];
+    }
+}
+
+pub mod assert_macro {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(y: &BufMut<u32>) {
+        comptime!(assert!(64 > 0));
+        y[0] = y[1];
+    }
+}
+
+pub mod vec_macro {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(y: &BufMut<f32>) {
+        let a = [0.0f32; 4];
+        y[0] = a[0];
+    }
+}
+
+pub mod type_item {
+    use kiln_dsl::prelude::*;
+
+    type Word = u32;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(y: &BufMut<u32>) {
+        y[0] = 1 as Word;
+    }
+}
+
+pub mod continue_in_comptime_loop {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(y: &BufMut<f32>) {
+        for i in 0..4 {
+            if y[i] > 1.0 {
+                continue;
+            }
+            y[i] = 1.0;
+        }
+    }
+}
+
+pub mod unroll_to_a_value {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(y: &BufMut<u32>) {
+        let n = comptime!(4u32);
+        for i in comptime!(0..n) {
+            y[i] = 1;
+        }
+    }
+}
+
+pub mod mutable_loop_variable {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(y: &BufMut<f32>) {
+        for i in (0..4).step_by(2) {
+            y[i] = 1.0;
+        }
     }
 }

@@ -27,6 +27,8 @@ pub fn all() -> Vec<Control> {
         ("field_unknown", || field_unknown::Case::new().stage()),
         ("block_by_value", || block_by_value::Case::new().stage()),
         ("push_field_unknown", || push_field_unknown::Case::new().stage()),
+        ("block_nested_array", || block_nested_array::Case::new().stage()),
+        ("push_byte", || push_byte::Case::new().stage()),
     ]
 }
 
@@ -308,5 +310,33 @@ pub mod push_field_unknown {
     #[kernel(local_size = 64, grid = 1)]
     pub fn case(y: &BufMut<f32>, #[push] p: Numbers) {
         y[p.n] = p.s + (p.m as f32);
+    }
+}
+
+pub mod block_nested_array {
+    use kiln_dsl::prelude::*;
+
+    #[derive(Block)]
+    pub struct Pairs {
+        q: [u16; 8],
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(w: &Buf<Pairs>, y: &BufMut<f32>) {
+        y[0] = w[0].q[3] as f32;
+    }
+}
+
+pub mod push_byte {
+    use kiln_dsl::prelude::*;
+
+    #[derive(Push)]
+    pub struct Numbers {
+        n: u32,
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(y: &BufMut<u32>, #[push] p: Numbers) {
+        y[0] = p.n;
     }
 }

@@ -40,6 +40,14 @@ pub fn all() -> Vec<Control> {
         ("host_wide_integer", || host_wide_integer::Case::new().stage()),
         ("static_value", || static_value::Case::new().stage()),
         ("dimension_undeclared", || dimension_undeclared::Case::new().stage()),
+        ("swizzle_target", || swizzle_target::Case::new().stage()),
+        ("shared_of_tuple", || shared_of_tuple::Case::new().stage()),
+        ("buffer_of_buffers", || buffer_of_buffers::Case::new().stage()),
+        ("vector_of_eight", || vector_of_eight::Case::new().stage()),
+        ("unsuffixed_float_index", || unsuffixed_float_index::Case::new().stage()),
+        ("signed_into_unsigned", || signed_into_unsigned::Case::new().stage()),
+        ("store_of_half", || store_of_half::Case::new().stage()),
+        ("usize_index", || usize_index::Case::new().stage()),
     ]
 }
 
@@ -387,5 +395,83 @@ pub mod dimension_undeclared {
         let i = global_id_x();
         dims!(N = 4);
         y[N] = x[i];
+    }
+}
+
+pub mod swizzle_target {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let mut v = vec2(x[0], x[1]);
+        v[0] = 1.0;
+        y[0] = v[0];
+    }
+}
+
+pub mod shared_of_tuple {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let tile = Shared::<f32>::new(64);
+        tile[local_id()] = x[0];
+        y[0] = tile[local_id()];
+    }
+}
+
+pub mod buffer_of_buffers {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        y[0] = x[0];
+    }
+}
+
+pub mod vector_of_eight {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<Vec4<f32>>, y: &BufMut<f32>) {
+        y[0] = x[0][0];
+    }
+}
+
+pub mod unsuffixed_float_index {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        y[1] = x[0];
+    }
+}
+
+pub mod signed_into_unsigned {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let n = local_id() as i32;
+        y[(n + 1) as u32] = x[0];
+    }
+}
+
+pub mod store_of_half {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f16>, y: &BufMut<f32>) {
+        y[0] = x[0] as f32;
+    }
+}
+
+pub mod usize_index {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let i: u32 = 0;
+        y[i] = x[0];
     }
 }

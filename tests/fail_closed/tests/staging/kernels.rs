@@ -1,8 +1,6 @@
-//! Errors found while staging: code, line and column, all of a kernel at once; and the twin of each that stages.
+//! Kernels with faults that only staging can see, and the twin of each.
 //!
 //! A line that ends in `//~ CODE token` holds an error at the column where `token` first stands in it.
-
-use std::collections::BTreeSet;
 
 use kiln_abi::{Kernel, StageErrors, StagedKernel};
 
@@ -157,6 +155,82 @@ mod bad {
     pub fn unused(x: &Buf<u32>, y: &BufMut<u32>) { //~ V063 x:
         y[0] = 1;
     }
+
+    #[derive(Push)]
+    pub struct Count {
+        n: u32,
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn barrier_in_branch(y: &BufMut<u32>, #[push] p: Count) {
+        if local_id() < 32 {
+            barrier(); //~ V054 barrier
+        }
+        if p.n > 4 && global_id_x() < p.n {
+            y[0] = 1;
+        } else {
+            barrier(); //~ V054 barrier
+        }
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn barrier_after_return(y: &BufMut<u32>, #[push] p: Count) {
+        let i = global_id_x();
+        if i >= p.n {
+            return;
+        }
+        barrier(); //~ V054 barrier
+        y[i] = 1;
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn barrier_in_loop(y: &BufMut<u32>, #[push] p: Count) {
+        for i in (local_id()..p.n).step_by(64) {
+            barrier(); //~ V054 barrier
+            y[i] = 1;
+        }
+        loop {
+            barrier(); //~ V054 barrier
+            if local_id() > y[0] + 3 {
+                break;
+            }
+            if local_id() == p.n {
+                break;
+            }
+        }
+    }
+
+    #[kernel(local_size = 64, subgroup = 32, grid = 1)]
+    pub fn subgroup_in_branch(y: &BufMut<u32>, #[push] p: Count) {
+        if lane() < p.n {
+            y[0] = subgroup::add(y[1]); //~ V055 subgroup::
+            subgroup_barrier(); //~ V054 subgroup_barrier
+        }
+        if subgroup::elect() {
+            y[2] = subgroup::shuffle(y[1], 3); //~ V055 subgroup::
+        }
+    }
+
+    #[kernel(local_size = [64, 8], grid = 1)] //~ E112 [64
+    pub fn many_invocations(y: &BufMut<u32>) {
+        y[local_id()] = 1;
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn much_memory(y: &BufMut<u32>) {
+        let a = Shared::<u32>::new(2048);
+        let b = Shared::<u32>::new(2049); //~ V067 Shared
+        a[0] = 1;
+        b[0] = 1;
+        y[0] = 1;
+    }
+
+    #[kernel(local_size = 64, grid = 1, requires = [Float16, StorageBuffer16BitAccess])]
+    pub fn beyond_the_arm(x: &Buf<f16>, y: &BufMut<u32>) {
+        let lanes = subgroup_size(); //~ V068 subgroup_size
+        y[0] = dot4_i8(y[1], y[2]) as u32 + (x[0] + x[1]) as u32; //~ V068 dot4_i8
+        y[1] = subgroup::add(lanes); //~ V068 subgroup::
+    }
 }
 
 /// The same kernels without the fault.
@@ -299,72 +373,108 @@ mod good {
     pub fn unused(x: &Buf<u32>, y: &BufMut<u32>) {
         y[0] = x[1];
     }
+
+    #[derive(Push)]
+    pub struct Count {
+        n: u32,
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn barrier_in_branch(y: &BufMut<u32>, #[push] p: Count) {
+        if local_id() < 64 {
+            barrier();
+        }
+        if p.n > 4 && workgroup_id_x() < p.n {
+            y[0] = 1;
+        } else {
+            barrier();
+        }
+        // Loaded data may be the same for all.
+        if y[3] == 1 {
+            barrier();
+        }
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn barrier_after_return(y: &BufMut<u32>, #[push] p: Count) {
+        if workgroup_id_x() * 64 + local_id() / 64 >= p.n {
+            return;
+        }
+        barrier();
+        if global_id_x() >= p.n {
+            return;
+        }
+        y[0] = 1;
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn barrier_in_loop(y: &BufMut<u32>, #[push] p: Count) {
+        for start in (0..p.n).step_by(64) {
+            barrier();
+            if start + local_id() < p.n {
+                y[start + local_id()] = 1;
+            }
+        }
+        let mut half: u32 = 32;
+        while half > 0 {
+            barrier();
+            if local_id() == p.n {
+                half = half / 2;
+                continue;
+            }
+            half = half / 2;
+        }
+        barrier();
+    }
+
+    #[kernel(local_size = 64, subgroup = 32, grid = 1)]
+    pub fn subgroup_in_branch(y: &BufMut<u32>, #[push] p: Count) {
+        if subgroup_id() + local_id() / 32 < p.n {
+            y[0] = subgroup::add(y[1]);
+            subgroup_barrier();
+        }
+        let total = subgroup::add(y[1]);
+        if subgroup::elect() {
+            y[2] = total;
+        }
+    }
+
+    #[kernel(local_size = [64, 8], grid = 1, invocations = 512)]
+    pub fn many_invocations(y: &BufMut<u32>) {
+        y[local_id()] = 1;
+    }
+
+    #[kernel(local_size = 64, grid = 1, workgroup_bytes = 16388)]
+    pub fn much_memory(y: &BufMut<u32>) {
+        let a = Shared::<u32>::new(2048);
+        let b = Shared::<u32>::new(2049);
+        a[0] = 1;
+        b[0] = 1;
+        y[0] = 1;
+    }
+
+    #[kernel(local_size = 64, grid = 1, requires = [
+        Float16, StorageBuffer16BitAccess, GroupNonUniform, GroupNonUniformArithmetic, DotProduct,
+        DotProductInput4x8BitPacked,
+    ])]
+    pub fn beyond_the_arm(x: &Buf<f16>, y: &BufMut<u32>) {
+        let lanes = subgroup_size();
+        y[0] = dot4_i8(y[1], y[2]) as u32 + (x[0] + x[1]) as u32;
+        y[1] = subgroup::add(lanes);
+    }
 }
 
-type Staged = Result<StagedKernel, StageErrors>;
+pub type Staged = Result<StagedKernel, StageErrors>;
 
 macro_rules! pairs {
     ($($name:ident)*) => { vec![$((stringify!($name), bad::$name.stage(), good::$name.stage())),*] };
 }
 
-fn staged() -> Vec<(&'static str, Staged, Staged)> {
+/// Name, the kernel with the fault staged, its twin staged.
+pub fn staged() -> Vec<(&'static str, Staged, Staged)> {
     pairs! {
         Literals Indices Lengths Arithmetic Sizes Steps Dimensions HostJump Recursion MutualRecursion Unreachable
-        Escape Unused Clusters
-    }
-}
-
-#[test]
-fn errors_stand_at_the_users_token_all_at_once() {
-    let mut expected = BTreeSet::new();
-    for (line, text) in (1u32..).zip(include_str!("staging.rs").lines()) {
-        let Some((code, marks)) = text.split_once("//~ ") else { continue };
-        if code.trim().is_empty() || code.contains('"') || code.starts_with("//!") {
-            continue;
-        }
-        for mark in marks.split(", ") {
-            let (id, token) = mark.split_once(' ').unwrap();
-            let column = code.find(token).unwrap_or_else(|| panic!("line {line} has no `{token}`")) + 1;
-            expected.insert((line, u32::try_from(column).unwrap(), id.to_owned()));
-        }
-    }
-    let mut found = BTreeSet::new();
-    for (name, bad, _) in staged() {
-        let errors = bad.err().unwrap_or_else(|| panic!("{name} stages")).errors;
-        for e in errors {
-            assert!(e.at.file.ends_with("staging.rs"), "{e}");
-            found.insert((e.at.line, e.at.column, e.code.to_owned()));
-        }
-    }
-    let missing: Vec<_> = expected.difference(&found).collect();
-    let surplus: Vec<_> = found.difference(&expected).collect();
-    assert!(missing.is_empty() && surplus.is_empty(), "missing {missing:?}, surplus {surplus:?}");
-}
-
-#[test]
-fn every_code_of_the_language_has_a_fixture() {
-    let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dsl/src");
-    let texts =
-        std::fs::read_dir(sources).unwrap().map(|f| std::fs::read_to_string(f.unwrap().path()).unwrap());
-    let codes: BTreeSet<String> = texts
-        .flat_map(|text| text.split('"').map(str::to_owned).collect::<Vec<_>>())
-        .filter(|s| s.len() == 4 && s.starts_with('E') && s[1..].chars().all(|c| c.is_ascii_digit()))
-        .collect();
-    let shown: BTreeSet<String> = staged()
-        .into_iter()
-        .filter_map(|(_, bad, _)| bad.err())
-        .flat_map(|e| e.errors)
-        .map(|e| e.code.to_owned())
-        .collect();
-    assert!(codes.len() > 8, "{codes:?}");
-    assert!(codes.is_subset(&shown), "without a fixture: {:?}", codes.difference(&shown));
-}
-
-#[test]
-fn the_twins_stage() {
-    for (name, _, good) in staged() {
-        if let Err(errors) = good {
-            panic!("{name}: {errors}");
-        }
+        Escape Unused Clusters BarrierInBranch BarrierAfterReturn BarrierInLoop SubgroupInBranch ManyInvocations MuchMemory
+        BeyondTheArm
     }
 }

@@ -1,0 +1,13 @@
+use kiln_dsl::prelude::*;
+
+#[kernel(local_size = 64, grid = 1)]
+pub fn case(y: &BufMut<f32>) {
+    for i in comptime!(0..4) {
+        if y[i] > 1.0 {
+            continue;
+        }
+        y[i] = 1.0;
+    }
+}
+
+fn main() {}
