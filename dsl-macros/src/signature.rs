@@ -115,10 +115,20 @@ pub(crate) fn rewrite(s: &mut Signature, generics: &Generic, errors: &mut Vec<sy
     prologue
 }
 
+/// Numbers that only the host has.
+const WIDE: [&str; 7] = ["u64", "i64", "usize", "isize", "u128", "i128", "f64"];
+
 /// What a plain type stands for: a number or a vector is one value, a tuple goes by its parts, a reference stays, and
 /// any other name says itself what it is.
 pub(crate) fn staged_type(t: &Type, generics: &Generic, errors: &mut Vec<syn::Error>) -> TokenStream {
     match t {
+        Type::Path(p) if WIDE.iter().any(|wide| p.path.is_ident(wide)) => {
+            let message = "a kernel's numbers are f32, f16, u32, i32, u16, i16, u8 and i8";
+            errors.push(syn::Error::new(t.span(), message));
+            // The nearest that there is, so that the rest is judged as meant.
+            let near = if p.path.is_ident("f64") { quote!(f32) } else { quote!(u32) };
+            quote_spanned!(t.span()=> ::kiln_dsl::private::Ex<::core::primitive::#near>)
+        }
         Type::Path(p) if generics.is_one_value(p) => quote_spanned!(t.span()=> ::kiln_dsl::private::Ex<#t>),
         Type::Path(_) => quote_spanned!(t.span()=> <#t as ::kiln_dsl::private::Plain>::Staged),
         Type::Reference(r) if r.mutability.is_none() => quote!(#t),

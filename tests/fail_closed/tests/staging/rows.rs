@@ -24,7 +24,7 @@ const ROWS: &[(&str, &[&str])] = &[
     ("pointers", &["pointer_cast", "dereference", "mutable_reference", "cast_to_reference"]),
     ("unsafe and async code", &["unsafe_block", "async_block", "await_expression", "const_block"]),
     ("items in a body", &["type_item", "struct_item", "static_item", "function_item"]),
-    ("structs made and taken apart", &["struct_literal", "struct_pattern", "mutable_in_tuple"]),
+    ("structs made and taken apart", &["struct_pattern", "mutable_in_tuple"]),
     (
         "labels and values of loops",
         &["loop_label", "block_label", "break_label", "continue_label", "break_value"],
