@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod add;
+pub mod add_bias;
 pub mod add_rms_norm;
 pub mod advance;
 pub mod argmax;
@@ -20,6 +21,8 @@ pub mod reference;
 pub mod registry;
 pub mod rms_norm;
 pub mod rope;
+pub mod scale;
+pub mod soft_cap;
 pub mod step;
 pub mod variant;
 

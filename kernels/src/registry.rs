@@ -6,7 +6,7 @@ use kiln_abi::BlockGeometry;
 use thiserror::Error;
 
 use crate::{
-    Call, Variant, add, add_rms_norm, advance, argmax, attention,
+    Call, Variant, add, add_bias, add_rms_norm, advance, argmax, attention,
     formats::{
         Bf16, F16, F32, Format, HostFormat, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs,
         Mxfp4, Nvfp4, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0,
@@ -14,7 +14,7 @@ use crate::{
     gather_rows,
     gemv::{self, GemvOperands, GemvPush},
     get_rows::{self, GetRowsOperands, GetRowsPush},
-    glu, kv_store, rms_norm, rope,
+    glu, kv_store, rms_norm, rope, scale, soft_cap,
 };
 
 /// One format, its type erased.
@@ -155,7 +155,10 @@ impl Registry {
         let plain = [
             add::variants(),
             rms_norm::variants(),
+            add_bias::variants(),
             add_rms_norm::variants(),
+            scale::variants(),
+            soft_cap::variants(),
             rope::variants(),
             glu::variants(),
             kv_store::variants(),

@@ -6,6 +6,7 @@ use kiln_abi::{BlockGeometry, BufferId, BufferRange, Limits};
 use kiln_kernels::{
     Call, DeviceRow, Registry,
     add::{Add, AddArgs, AddPush},
+    add_bias::{AddBias, AddBiasArgs, AddBiasPush},
     add_rms_norm::{AddRmsNorm, AddRmsNormArgs, AddRmsNormPush},
     advance::{Advance, AdvanceArgs, AdvancePush},
     argmax::{Argmax, ArgmaxArgs, ArgmaxPush},
@@ -17,6 +18,8 @@ use kiln_kernels::{
     kv_store::{KvStore, KvStoreArgs, KvStorePush, PAGE},
     rms_norm::{RmsNorm, RmsNormArgs, RmsNormPush},
     rope::{Rope as RopeKernel, RopeArgs, RopePush},
+    scale::{Scale, ScaleArgs, ScalePush},
+    soft_cap::{SoftCap, SoftCapArgs, SoftCapPush},
     step::step_words,
 };
 
@@ -202,7 +205,8 @@ impl<'a> Planner<'a> {
             let launches = first..step.launches.len();
             step.words.push(PlannedWord { nodes: served, reads, writes, launches });
             for value in done {
-                if let Some(buffer) = step.values.remove(&value) {
+                let buffer = step.values.remove(&value);
+                if let Some(buffer) = buffer.filter(|buffer| *buffer != self.fixed.logits) {
                     scratch.give(buffer, graph.widths[value.0]);
                 }
             }
@@ -251,12 +255,20 @@ impl<'a> Planner<'a> {
         scratch: &mut Scratch,
     ) -> Result<(), PlanError> {
         let width = self.graph.widths[output.0];
-        if output == self.graph.logits {
-            let Op::Linear { x, weight, bias } = op else {
+        // Past the hidden rows, all is for the outputs alone and stays in the logits' buffer.
+        match op {
+            Op::Linear { x, weight, bias } if x == self.graph.hidden => {
+                step.values.insert(output, self.fixed.logits);
+                return self.head(step, x, weight, bias);
+            }
+            Op::SoftCap { cap, .. } if output == self.graph.logits => {
+                step.values.insert(output, self.fixed.logits);
+                return self.cap_logits(step, cap);
+            }
+            _ if output == self.graph.logits => {
                 return Err(PlanError::Word { word: "an output head that is not a matrix" });
-            };
-            step.values.insert(output, self.fixed.logits);
-            return self.head(step, x, weight, bias);
+            }
+            _ => {}
         }
         let y = scratch.take(width, &mut self.buffers);
         step.values.insert(output, y);
@@ -273,8 +285,8 @@ impl<'a> Planner<'a> {
             }
             Op::Glu { gate, up, activation } => self.glu(step, gate, up, activation, y),
             Op::Add { a, b } => self.add(step, a, b, y),
-            Op::Scale { .. } => Err(PlanError::Word { word: "scaled activations" }),
-            Op::SoftCap { .. } => Err(PlanError::Word { word: "capped activations" }),
+            Op::Scale { x, factor } => self.scale(step, x, factor, y),
+            Op::SoftCap { .. } => Err(PlanError::Word { word: "capped activations within a layer" }),
         }
     }
 
@@ -380,9 +392,6 @@ impl<'a> Planner<'a> {
         rows: u32,
         y: usize,
     ) -> Result<(), PlanError> {
-        if bias.is_some() {
-            return Err(PlanError::Word { word: "biases" });
-        }
         let (format, pieces) = self.matrix(weight)?;
         let spec = &self.graph.tensors[weight.0];
         let (stride, k) = (index("a row", spec.shape[0])?, index("a row", spec.shape[1])?);
@@ -390,6 +399,16 @@ impl<'a> Planner<'a> {
             let operands = GemvOperands { w: self.range(buffer), x, step: block, y: self.range(y) };
             let p = GemvPush { rows, m, k, first, stride };
             step.launch(&spec.name, (format.gemv)(operands, p));
+        }
+        if let Some(bias) = bias {
+            let b = self.floats(bias);
+            let args = AddBiasArgs {
+                b: self.range(b).into(),
+                step: block.into(),
+                y: self.range(y).into(),
+                p: AddBiasPush { rows, n: stride },
+            };
+            step.launch(&self.graph.tensors[bias.0].name, Call::new(AddBias::new(), &args));
         }
         Ok(())
     }
@@ -518,6 +537,17 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
+    fn scale(&mut self, step: &mut Step, x: ValueId, factor: f32, y: usize) -> Result<(), PlanError> {
+        let args = ScaleArgs {
+            x: self.range(step.values[&x]).into(),
+            step: self.range(self.fixed.step).into(),
+            y: self.range(y).into(),
+            p: ScalePush { rows: step.class.rows, n: index("a row", self.graph.widths[x.0])?, factor },
+        };
+        step.launch("scale", Call::new(Scale::new(), &args));
+        Ok(())
+    }
+
     // ---- the end of a step -------------------------------------------------------------------------------------
 
     /// Logits of the outputs only.
@@ -539,6 +569,18 @@ impl<'a> Planner<'a> {
         step.launch("outputs", Call::new(GatherRows::new(), &gathered));
         let operands = (self.range(self.fixed.hidden), self.range(self.fixed.output_step));
         self.linear(step, (weight, bias), operands, outputs, self.fixed.logits)
+    }
+
+    /// Caps the logits where they are.
+    fn cap_logits(&mut self, step: &mut Step, cap: f32) -> Result<(), PlanError> {
+        let n = index("the vocabulary", self.graph.n_vocab())?;
+        let args = SoftCapArgs {
+            x: self.range(self.fixed.logits).into(),
+            step: self.range(self.fixed.output_step).into(),
+            p: SoftCapPush { rows: step.class.outputs, n, cap },
+        };
+        step.launch("soft cap", Call::new(SoftCap::new(), &args));
+        Ok(())
     }
 
     /// The greedy choice of each output; a step of one row moves itself on.

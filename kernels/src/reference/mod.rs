@@ -10,6 +10,8 @@ mod glu;
 pub mod kv;
 mod rms_norm;
 mod rope;
+mod scale;
+mod soft_cap;
 
 use crate::conformance::{Content, Expected};
 
@@ -19,6 +21,8 @@ pub use gemv::gemv;
 pub use glu::glu;
 pub use rms_norm::rms_norm;
 pub use rope::rope;
+pub use scale::scale;
+pub use soft_cap::soft_cap;
 
 /// Values and, for each, the largest difference that roundings explain.
 #[derive(Clone, Debug, Default, PartialEq)]
