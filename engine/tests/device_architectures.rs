@@ -16,7 +16,7 @@ use tiny::{Tiny, all, logits};
 
 /// Root mean square of the difference to the reference's logits, whose own is about 1: the class of f16 keys and values.
 const RMS_BAR: f64 = 0.002;
-const OPTIONS: PlanOptions = PlanOptions { context: ContextWish::Exactly(64) };
+const OPTIONS: PlanOptions = PlanOptions::new(ContextWish::Exactly(64));
 
 fn no_vulkan() -> bool {
     let skipped = std::env::var_os("KILN_NO_VULKAN").is_some();
