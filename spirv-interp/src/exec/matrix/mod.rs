@@ -146,17 +146,49 @@ pub(crate) fn execute<'a>(
     i: &Inst,
 ) -> Result<(), Failed> {
     let inst: &'a MatrixInst = &p.matrix_ops[i.a as usize];
+    m.counters.matrices.instructions += 1;
+    let cost = cost(p, &inst.op);
+    for (index, s) in parties.iter_mut().enumerate() {
+        s.fuel = s.fuel.saturating_sub(cost);
+        if s.fuel == 0 {
+            return Err((index, s.out_of_fuel(p).into()));
+        }
+    }
     let mut file = std::mem::take(match inst.sharing {
         Sharing::Subgroup => &mut parties[0].matrices,
         Sharing::Workgroup => &mut m.matrices,
     });
-    m.counters.matrices.instructions += 1;
     let result = Together { parties, m, p, word: i.word }.run(&inst.op, &mut file);
     *match inst.sharing {
         Sharing::Subgroup => &mut parties[0].matrices,
         Sharing::Workgroup => &mut m.matrices,
     } = file;
     result
+}
+
+/// What an instruction takes of the instructions that a subgroup may execute, beside its callbacks.
+fn cost(p: &Program, op: &MatrixOp) -> u64 {
+    let shape = |r: Reg| p.registers[r as usize];
+    match *op {
+        MatrixOp::MulAdd { dst, a, .. } => 1 + (shape(dst).len() as u64 * u64::from(shape(a).cols)) / 1024,
+        MatrixOp::Undefine { .. } => 1,
+        MatrixOp::StoreLines { src, .. }
+        | MatrixOp::StoreTensor { src, .. }
+        | MatrixOp::Store { src, .. }
+        | MatrixOp::Extract { src, .. }
+        | MatrixOp::Reduce { src, .. } => 1 + shape(src).len() as u64 / 64,
+        MatrixOp::Fill { dst, .. }
+        | MatrixOp::Copy { dst, .. }
+        | MatrixOp::Select { dst, .. }
+        | MatrixOp::Insert { dst, .. }
+        | MatrixOp::Elementwise { dst, .. }
+        | MatrixOp::Scale { dst, .. }
+        | MatrixOp::Load { dst, .. }
+        | MatrixOp::LoadTensor { dst, .. }
+        | MatrixOp::PerElement { dst, .. }
+        | MatrixOp::Transpose { dst, .. } => 1 + shape(dst).len() as u64 / 64,
+        MatrixOp::Length { .. } | MatrixOp::LoadElement { .. } | MatrixOp::StoreElement { .. } => 0,
+    }
 }
 
 impl Together<'_, '_> {

@@ -234,10 +234,15 @@ impl Together<'_, '_> {
                 self.gather(from, base, &shape, places(&spots, size), &mut out)?;
             }
             Some((scalar, vector)) => {
+                let (last, width) = (layout.dim - 1, vector.map_or(1, |v| v.call.result.len()));
+                let block = layout.block[last];
+                if block as usize % width != 0 {
+                    let detail = format!("blocks of {block} elements are decoded {width} at a time");
+                    return Err(fault(TrapKind::Matrix, detail));
+                }
                 self.decode(base, &spots, scalar, &mut out)?;
                 if let Some(vector) = vector {
-                    let last = layout.dim - 1;
-                    self.compare_decoders(base, &spots, (last, layout.block[last]), vector, &out, &shape)?;
+                    self.compare_decoders(base, &spots, last, vector, &out, &shape)?;
                 }
             }
         }
@@ -276,16 +281,12 @@ impl Together<'_, '_> {
         &mut self,
         base: super::lines::Base,
         spots: &[Spot],
-        (last, block): (usize, u32),
+        last: usize,
         vector: &Decoder,
         scalar: &Matrix,
         shape: &Shape,
     ) -> Result<(), Failed> {
         let width = vector.call.result.len();
-        if block as usize % width != 0 {
-            let detail = format!("blocks of {block} elements are decoded {width} at a time");
-            return Err(fault(TrapKind::Matrix, detail));
-        }
         let mut groups: std::collections::BTreeMap<(Coordinates, Coordinates), Vec<(usize, u32)>> =
             std::collections::BTreeMap::new();
         for (e, spot) in spots.iter().enumerate() {
