@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod bench;
 pub mod chat;
 mod cli;
 pub mod forward;

@@ -170,8 +170,11 @@ const FAIL_CLOSED: &[Pick] = &[Pick::Package("kiln-fail-closed")];
 const INTERPRETER: &[Pick] = &[Pick::Package("kiln-spirv-interp"), Pick::Package("kiln-conformance")];
 const RUNTIME: &[Pick] = &[Pick::Target("kiln-runtime", "vulkan")];
 const MODELS: &[Pick] = &[Pick::Target("kiln-engine", "smollm2")];
-const DEVICE_MODELS: &[Pick] =
-    &[Pick::Target("kiln-engine", "device"), Pick::Target("kiln-engine", "device_architectures")];
+const DEVICE_MODELS: &[Pick] = &[
+    Pick::Target("kiln-engine", "device"),
+    Pick::Target("kiln-engine", "device_architectures"),
+    Pick::Target("kiln-engine", "bench"),
+];
 const CONFORMANCE: &[Pick] = &[Pick::Target("kiln-conformance", "vulkan")];
 
 /// Subgroups of 8, 4 and 16.

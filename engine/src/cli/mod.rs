@@ -1,5 +1,6 @@
 //! The command line: answers on stdout, everything else on stderr; exit code 0 good, 1 failed, 2 bad usage.
 
+mod bench;
 mod chat;
 mod devices;
 mod environment;
@@ -20,6 +21,7 @@ use clap::{Parser, Subcommand};
 use kiln_kernels::Registry;
 use kiln_runtime::{RuntimeError, ValidationLog};
 
+use crate::bench::BenchError;
 use crate::session::Error;
 
 #[derive(Parser)]
@@ -38,6 +40,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Chat(chat::Args),
+    Bench(bench::Args),
     Logits(logits::Args),
     Tokenize(tokenize::Args),
     Inspect(inspect::Args),
@@ -54,6 +57,9 @@ enum Failure {
     /// The command failed.
     #[error("{0}")]
     Engine(#[from] Error),
+    /// There is no speed to report.
+    #[error("{0}")]
+    Bench(#[from] BenchError),
     /// The Vulkan loader, a driver, or the device that was asked for.
     #[error("{0}; `--device reference` runs on the CPU without Vulkan")]
     Runtime(#[from] RuntimeError),
@@ -150,6 +156,7 @@ impl Context {
         match command {
             Command::Run(args) => run::run(self, &args),
             Command::Chat(args) => chat::chat(self, &args),
+            Command::Bench(args) => bench::bench(self, &args),
             Command::Logits(args) => logits::logits(self, &args),
             Command::Tokenize(args) => tokenize::tokenize(self, &args),
             Command::Inspect(args) => inspect::inspect(self, &args),
@@ -201,6 +208,9 @@ mod tests {
         check("kiln logits m.gguf --ids 1,2", false);
         check("kiln logits m.gguf --out f", false);
         check("kiln logits m.gguf --ids 1 --ids-file g --out f", false);
+        check("kiln bench m.gguf -p 512 -n 128 -d 4096 -r 5 -o json --device 0", true);
+        check("kiln bench m.gguf -o yaml", false);
+        check("kiln bench m.gguf -r 0", false);
         check("kiln tokenize m.gguf text --lines f", false);
         check("kiln devices --json", true);
         check("kiln devices --json --caps 0", false);

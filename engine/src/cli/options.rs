@@ -145,7 +145,7 @@ impl Placement {
     ///
     /// A device that is asked for is used or the command fails; the default falls back to the reference and says why.
     pub(super) fn load(&self, context: &Context, file: &ModelFile) -> Result<Box<dyn Backend>, Failure> {
-        if self.device.as_deref() == Some(REFERENCE) {
+        if self.is_reference() {
             return self.load_reference(context, file);
         }
         match self.load_vulkan(context, file) {
@@ -161,6 +161,11 @@ impl Placement {
         let bar = Bar::new("dequantizing");
         let device = Device::Reference { threads: context.threads };
         Ok(file.load(&context.registry, device, &|done, total| bar.report(done, total))?)
+    }
+
+    /// Whether the CPU reference is asked for.
+    pub(super) fn is_reference(&self) -> bool {
+        self.device.as_deref() == Some(REFERENCE)
     }
 
     /// The device, opened.

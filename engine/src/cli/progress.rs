@@ -1,6 +1,6 @@
 //! Bars for long work, drawn only where standard error is a terminal.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -34,6 +34,23 @@ impl Drop for Bar {
     fn drop(&mut self) {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
+        }
+    }
+}
+
+/// One bar after the other, by what they are about.
+#[derive(Default)]
+pub(super) struct Stages(Mutex<Option<Bar>>);
+
+impl Stages {
+    /// Work done of work in all; a new `what` starts a new bar.
+    pub(super) fn report(&self, what: &'static str, done: usize, total: usize) {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref().is_none_or(|bar| bar.what != what) {
+            *current = Some(Bar::new(what));
+        }
+        if let Some(bar) = current.as_ref() {
+            bar.report(done, total);
         }
     }
 }

@@ -78,7 +78,7 @@ pub enum PlanError {
         /// The graph word it serves.
         word: String,
         /// What the device lacks.
-        source: LaunchError,
+        source: Box<LaunchError>,
     },
     /// More memory than there is.
     #[error(

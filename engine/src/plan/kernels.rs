@@ -29,7 +29,8 @@ pub(super) fn stage(
 ) -> Result<PlannedKernels, PlanError> {
     let mut kernels = PlannedKernels::new();
     for launch in steps.iter().flat_map(|step| &step.launches) {
-        let refused = |source: LaunchError| PlanError::Launch { word: launch.label.clone(), source };
+        let refused =
+            |source: LaunchError| PlanError::Launch { word: launch.label.clone(), source: Box::new(source) };
         let call = &launch.call;
         if !kernels.contains_key(&call.name) {
             let staged = call.stage().map_err(|errors| refused(errors.into()))?;

@@ -6,7 +6,7 @@ mod step;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kiln_abi::{BufferId, Device, DeviceError, LaunchError};
+use kiln_abi::{BufferId, Device, DeviceCaps, DeviceError, LaunchError};
 use kiln_kernels::{Registry, argmax::NO_CHOICE, kv_store::PAGE, step::StepRow};
 use kiln_runtime::{Gpu, Placement, RecordOptions, Recorded};
 
@@ -15,7 +15,9 @@ use self::step::{Span, Step};
 use crate::forward::{Backend, Choice, Forward, ForwardError};
 use crate::gguf::Gguf;
 use crate::graph::{Graph, TensorId};
-use crate::plan::{ContextReason, Holds, Plan, PlanError, PlanOptions, PlannedBuffer, RING_WORDS, Target};
+use crate::plan::{
+    ContextReason, ContextWish, Holds, Plan, PlanError, PlanOptions, PlannedBuffer, RING_WORDS, Target,
+};
 use crate::record::{Pipelines, record};
 use crate::upload::{Shared, UploadError, upload};
 
@@ -36,7 +38,10 @@ pub struct DeviceModel {
     gpu: Gpu,
     plan: Arc<Plan>,
     shared: Arc<Shared>,
+    /// Where each shared buffer of the plan is, by index in the plan.
+    places: Vec<Option<BufferId>>,
     pipelines: Arc<Mutex<Pipelines>>,
+    record: RecordOptions,
 }
 
 impl DeviceModel {
@@ -58,8 +63,52 @@ impl DeviceModel {
             tracing::warn!("the context has {} positions, {}", plan.context.n_ctx, plan.context_reason);
         }
         let shared = upload(gpu, &plan, gguf, graph, registry, progress)?;
-        let pipelines = Arc::default();
-        Ok(Self { gpu: gpu.clone(), plan: Arc::new(plan), shared: Arc::new(shared), pipelines })
+        let places = (0..plan.buffers.len()).map(|index| shared.get(index)).collect();
+        Ok(Self {
+            gpu: gpu.clone(),
+            plan: Arc::new(plan),
+            shared: Arc::new(shared),
+            places,
+            pipelines: Arc::default(),
+            record: RecordOptions::default(),
+        })
+    }
+
+    /// The same weights under the plain plan, with a barrier before every command: what this plan is held against.
+    ///
+    /// # Errors
+    /// As for [`DeviceModel::load`].
+    pub fn plain(&self, gguf: &Gguf, graph: &Graph, registry: &Registry) -> Result<Self, DeviceLoadError> {
+        let type_id = |t: TensorId| gguf.tensor(&graph.tensors[t.0].name).map(|t| t.type_id);
+        let context = ContextWish::Exactly(self.plan.context.n_ctx as usize);
+        let mut target = Target::of(&self.gpu);
+        // The weights are there already.
+        target.room.bytes += self.plan.bytes().0;
+        let options = PlanOptions { plain: true, ..PlanOptions::new(context) };
+        let plan = Plan::new(graph, &type_id, registry, &target, options)?;
+        let place = |buffer: &PlannedBuffer| {
+            let same = |known: &PlannedBuffer| known.holds == buffer.holds;
+            let at = self.plan.buffers.iter().position(same).filter(|_| buffer.holds.is_shared());
+            at.and_then(|at| self.places[at])
+        };
+        Ok(Self {
+            gpu: self.gpu.clone(),
+            places: plan.buffers.iter().map(place).collect(),
+            plan: Arc::new(plan),
+            shared: Arc::clone(&self.shared),
+            pipelines: Arc::clone(&self.pipelines),
+            record: RecordOptions { paranoid: true, ..self.record },
+        })
+    }
+
+    /// What the device can do.
+    pub fn caps(&self) -> &DeviceCaps {
+        self.gpu.caps()
+    }
+
+    /// Where a buffer of the plan is, if all sequences share it.
+    pub fn shared_buffer(&self, index: usize) -> Option<BufferId> {
+        self.places.get(index).copied().flatten()
     }
 
     /// What was planned.
@@ -111,6 +160,7 @@ struct DeviceSequence {
     gpu: Gpu,
     plan: Arc<Plan>,
     pipelines: Arc<Mutex<Pipelines>>,
+    record: RecordOptions,
     /// Commands of each class, recorded when first needed. Dropped before the buffers that they use.
     recorded: Vec<Option<Recorded>>,
     /// By index in the plan.
@@ -136,7 +186,7 @@ impl DeviceSequence {
         let mut own = Own { gpu: gpu.clone(), buffers: Vec::new() };
         let mut buffers = Vec::with_capacity(plan.buffers.len());
         for (index, buffer) in plan.buffers.iter().enumerate() {
-            buffers.push(match model.shared.get(index) {
+            buffers.push(match model.shared_buffer(index) {
                 Some(shared) => shared,
                 None => own.allocate(buffer).map_err(LaunchError::from)?,
             });
@@ -154,6 +204,7 @@ impl DeviceSequence {
             pages: Pages::new(context.n_slots, context.n_pages, PAGE),
             recorded: plan.steps.iter().map(|_| None).collect(),
             pipelines: Arc::clone(&model.pipelines),
+            record: model.record,
             n_ctx: n_ctx.min(context.n_ctx as usize),
             n_past: 0,
             ahead: None,
@@ -185,8 +236,8 @@ impl DeviceSequence {
         if self.recorded[class].is_none() {
             let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
             let planned = &self.plan.steps[class];
-            let options = RecordOptions::default();
-            self.recorded[class] = Some(record(&self.gpu, planned, &self.buffers, &mut pipelines, options)?);
+            let recorded = record(&self.gpu, planned, &self.buffers, &mut pipelines, self.record)?;
+            self.recorded[class] = Some(recorded);
         }
         let Some(recorded) = &self.recorded[class] else { return Ok(()) };
         let ticket = recorded.submit()?;

@@ -19,6 +19,7 @@ pub const ORDER: &[&[&str]] = &[
     &["submit"],
     &["sample"],
     &["session"],
+    &["bench"],
     &["cli"],
 ];
 

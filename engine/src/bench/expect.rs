@@ -1,0 +1,314 @@
+//! What launches must give, in plain Rust, from the operands that the device holds and the weights that the file has.
+
+use std::collections::BTreeMap;
+
+use half::f16;
+use kiln_abi::{BufferId, Device as _, DeviceError};
+use kiln_kernels::{
+    Registry,
+    conformance::{F32_ROUNDOFF, Random, gamma},
+    reference::{self as plain, Bounded},
+    step::StepRow,
+};
+use kiln_runtime::Gpu;
+
+use super::gate::GateError;
+use crate::graph::{Activation, Attention, Graph, Op, Rope, TensorId};
+use crate::plan::PlannedWord;
+use crate::reference::math;
+use crate::session::ModelFile;
+
+/// Outputs compared of each kind of launch.
+const N_SAMPLES: usize = 256;
+/// Rows that they are spread over.
+const N_ROWS: usize = 8;
+/// Sums run at least as many ways at once: no kernel adds products one after the other in fewer chains.
+const CHAINS: usize = 32;
+
+/// One output and what it must be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Sample {
+    /// Which of the word's results.
+    pub(super) of: usize,
+    /// Index into it.
+    pub(super) element: usize,
+    /// The exact result.
+    pub(super) value: f64,
+    /// What roundings explain.
+    pub(super) bound: f64,
+}
+
+/// The step that a launch belongs to, and where its operands are.
+pub(super) struct Scene<'a> {
+    pub(super) gpu: &'a Gpu,
+    pub(super) file: &'a ModelFile,
+    pub(super) registry: &'a Registry,
+    /// By index in the plan.
+    pub(super) buffers: &'a [BufferId],
+    pub(super) rows: &'a [StepRow],
+    pub(super) outputs: &'a [u32],
+}
+
+/// Keys and values that wide steps stored, by layer: row p is position p.
+#[derive(Default)]
+pub(super) struct Captured(BTreeMap<usize, (Vec<f32>, Vec<f32>)>);
+
+/// Samples of a word's results.
+pub(super) struct Expectation {
+    pub(super) samples: Vec<Sample>,
+    writes: Vec<usize>,
+}
+
+impl Expectation {
+    /// Computed before the launches run, since they may write over their operands.
+    pub(super) fn of(
+        scene: &Scene,
+        word: &PlannedWord,
+        captured: &mut Captured,
+        random: &mut Random,
+    ) -> Result<Self, GateError> {
+        let graph = &scene.file.model.graph;
+        let nodes = &graph.nodes[word.nodes.clone()];
+        let is_head = nodes.iter().any(|node| node.output == graph.logits);
+        let n_rows = if is_head { scene.outputs.len() } else { scene.rows.len() };
+        let mut samples = Vec::new();
+        let rows = spread(n_rows, N_ROWS);
+        for &row in &rows {
+            let widths: Vec<usize> = nodes.iter().map(|node| graph.widths[node.output.0]).collect();
+            let results: Vec<Row> = match *nodes {
+                [node] => vec![scene.row(graph, node.op, word, (row, is_head), captured, random)?],
+                [sum, norm] => scene.sum_and_norm(word, row, (sum.op, norm.op), widths[0])?,
+                _ => Vec::new(),
+            };
+            for (of, result) in results.into_iter().enumerate() {
+                let each = N_SAMPLES / rows.len() / nodes.len();
+                samples.extend(result.samples(of, row * widths[of], each, random));
+            }
+        }
+        Ok(Self { samples, writes: word.writes.clone() })
+    }
+
+    /// What the device has there.
+    pub(super) fn found(&self, scene: &Scene) -> Result<Vec<f32>, DeviceError> {
+        let read = |s: &Sample| scene.read(self.writes[s.of], s.element, 1).map(|x| x[0]);
+        self.samples.iter().map(read).collect()
+    }
+}
+
+/// A row's results: all of them, or some by their index.
+enum Row {
+    Whole(Bounded),
+    Some(Vec<(usize, f64, f64)>),
+}
+
+impl Row {
+    fn samples(self, of: usize, first: usize, n: usize, random: &mut Random) -> Vec<Sample> {
+        let sample = |i: usize, value, bound| Sample { of, element: first + i, value, bound };
+        match self {
+            Row::Some(some) => some.into_iter().map(|(i, value, bound)| sample(i, value, bound)).collect(),
+            Row::Whole(Bounded { values, bounds }) => {
+                pick(values.len(), n, random).into_iter().map(|i| sample(i, values[i], bounds[i])).collect()
+            }
+        }
+    }
+}
+
+/// Up to `n` of `0..total`, the ends among them.
+fn spread(total: usize, n: usize) -> Vec<usize> {
+    let n = n.min(total).max(1);
+    let mut all: Vec<usize> =
+        (0..n).map(|i| i * total.saturating_sub(1) / n.saturating_sub(1).max(1)).collect();
+    all.dedup();
+    all
+}
+
+/// Up to `n` different ones of `0..total`, the ends among them.
+fn pick(total: usize, n: usize, random: &mut Random) -> Vec<usize> {
+    if total <= n {
+        return (0..total).collect();
+    }
+    let below = u32::try_from(total).unwrap_or(u32::MAX);
+    let mut picked: Vec<usize> = (2..n).map(|_| random.below(below) as usize).chain([0, total - 1]).collect();
+    picked.sort_unstable();
+    picked.dedup();
+    picked
+}
+
+impl Scene<'_> {
+    /// `n` f32 of a buffer from element `first` on.
+    pub(super) fn read(&self, index: usize, first: usize, n: usize) -> Result<Vec<f32>, DeviceError> {
+        let mut bytes = vec![0; 4 * n];
+        self.gpu.read(self.buffers[index], 4 * first as u64, &mut bytes)?;
+        Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+    }
+
+    fn row_of(&self, index: usize, row: usize, width: usize) -> Result<Vec<f32>, DeviceError> {
+        self.read(index, row * width, width)
+    }
+
+    /// Row `at` of a tensor, or all of one that is a single row.
+    fn weights(&self, tensor: TensorId, at: usize) -> Result<Vec<f32>, GateError> {
+        let spec = &self.file.model.graph.tensors[tensor.0];
+        let gone = || GateError::Gone { tensor: spec.name.clone() };
+        let found = self.file.gguf.tensor(&spec.name).ok_or_else(gone)?;
+        let format = self.registry.format(found.type_id).ok_or_else(gone)?;
+        let width = spec.shape.last().copied().unwrap_or(0);
+        let row_bytes = format.geometry.row_bytes(width as u64).ok_or_else(gone)? as usize;
+        let blocks = found.data.get(at * row_bytes..(at + 1) * row_bytes).ok_or_else(gone)?;
+        let mut values = vec![0.0; width];
+        format.dequantize(blocks, &mut values).map_err(|_| gone())?;
+        Ok(values)
+    }
+
+    /// Row `row` of the result of one word.
+    fn row(
+        &self,
+        graph: &Graph,
+        op: Op,
+        word: &PlannedWord,
+        (row, is_head): (usize, bool),
+        captured: &mut Captured,
+        random: &mut Random,
+    ) -> Result<Row, GateError> {
+        let operand = |i: usize, value: crate::graph::ValueId| {
+            let row = if is_head { self.outputs[row] as usize } else { row };
+            self.row_of(word.reads[i], row, graph.widths[value.0])
+        };
+        Ok(Row::Whole(match op {
+            Op::Embed { table } => {
+                let values = self.weights(table, self.rows[row].token as usize)?;
+                let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+                Bounded { bounds: vec![0.0; values.len()], values }
+            }
+            Op::Scale { x, factor } => {
+                let values: Vec<f64> =
+                    operand(0, x)?.iter().map(|x| f64::from(*x) * f64::from(factor)).collect();
+                Bounded { bounds: values.iter().map(|v| v.abs() * gamma(1, F32_ROUNDOFF)).collect(), values }
+            }
+            Op::SoftCap { x, cap } => {
+                let cap = f64::from(cap);
+                let values: Vec<f64> =
+                    operand(0, x)?.iter().map(|x| cap * (f64::from(*x) / cap).tanh()).collect();
+                // tanh is exact to a few units of one, wherever it is.
+                Bounded { bounds: vec![cap * gamma(16, F32_ROUNDOFF); values.len()], values }
+            }
+            Op::RmsNorm { x, gain, eps } => norm(&operand(0, x)?, &self.weights(gain, 0)?, eps),
+            Op::Linear { x, weight, bias } => {
+                let x = operand(0, x)?;
+                let bias = bias.map(|bias| self.weights(bias, 0)).transpose()?;
+                return self.linear(&x, weight, bias.as_deref(), random);
+            }
+            Op::Rope { x, head_dim, rope } => {
+                let factors = rope.factors.map(|f| self.weights(f, 0)).transpose()?;
+                rotated(operand(0, x)?, head_dim, self.rows[row].position as usize, rope, factors.as_deref())
+            }
+            Op::Attention { q, k, v, layer, attention } => {
+                let width = graph.widths[k.0];
+                debug_assert_eq!(width, graph.widths[v.0]);
+                self.capture(word, layer, width, captured)?;
+                let (keys, values) = &captured.0[&layer];
+                attended(&operand(0, q)?, (keys, values), self.rows[row], attention)
+            }
+            Op::Glu { gate, up, activation } => {
+                plain::glu(&operand(0, gate)?, &operand(1, up)?, activation == Activation::GeluTanh)
+            }
+            Op::Add { a, b } => plain::add(&operand(0, a)?, &operand(1, b)?),
+        }))
+    }
+
+    /// Sums of products with some rows of a matrix.
+    fn linear(
+        &self,
+        x: &[f32],
+        weight: TensorId,
+        bias: Option<&[f32]>,
+        random: &mut Random,
+    ) -> Result<Row, GateError> {
+        let m = self.file.model.graph.tensors[weight.0].shape[0];
+        let roundings = (x.len().div_ceil(CHAINS) + CHAINS) as u32;
+        let mut some = Vec::new();
+        for i in pick(m, N_SAMPLES / N_ROWS, random) {
+            let product = plain::gemv(&self.weights(weight, i)?, x, x.len(), roundings);
+            let (mut value, mut bound) = (product.values[0], product.bounds[0]);
+            if let Some(bias) = bias {
+                value += f64::from(bias[i]);
+                bound += (value.abs() + f64::from(bias[i]).abs()) * gamma(2, F32_ROUNDOFF);
+            }
+            some.push((i, value, bound));
+        }
+        Ok(Row::Some(some))
+    }
+
+    /// Keeps the keys and values that this step stores, in place of what was kept of their positions.
+    fn capture(
+        &self,
+        word: &PlannedWord,
+        layer: usize,
+        width: usize,
+        captured: &mut Captured,
+    ) -> Result<(), DeviceError> {
+        let (keys, values) = captured.0.entry(layer).or_default();
+        let first = self.rows.first().map_or(0, |row| row.position as usize) * width;
+        for (kept, read) in [(keys, word.reads[1]), (values, word.reads[2])] {
+            let new = self.read(read, 0, self.rows.len() * width)?;
+            kept.resize(kept.len().max(first + new.len()), 0.0);
+            kept[first..first + new.len()].copy_from_slice(&new);
+        }
+        Ok(())
+    }
+
+    fn sum_and_norm(
+        &self,
+        word: &PlannedWord,
+        row: usize,
+        (_, second): (Op, Op),
+        width: usize,
+    ) -> Result<Vec<Row>, GateError> {
+        let (a, b) = (self.row_of(word.reads[0], row, width)?, self.row_of(word.reads[1], row, width)?);
+        let Op::RmsNorm { gain, eps, .. } = second else { return Ok(Vec::new()) };
+        let sum: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
+        let normed = norm(&sum, &self.weights(gain, 0)?, eps);
+        Ok(vec![Row::Whole(plain::add(&a, &b)), Row::Whole(normed)])
+    }
+}
+
+fn norm(x: &[f32], gain: &[f32], eps: f32) -> Bounded {
+    let depth = (gain.len().div_ceil(CHAINS) + CHAINS) as u32;
+    plain::rms_norm(x, gain, eps, depth)
+}
+
+fn rotated(
+    mut x: Vec<f32>,
+    head_dim: usize,
+    position: usize,
+    rope: Rope,
+    factors: Option<&[f32]>,
+) -> Bounded {
+    let sizes: Vec<f64> = x
+        .chunks(head_dim)
+        .flat_map(|head| {
+            let largest = head.iter().fold(0.0f32, |a, b| a.max(b.abs()));
+            std::iter::repeat_n(2.0 * f64::from(largest), head.len())
+        })
+        .collect();
+    let width = x.len();
+    math::rope(&mut x, width, head_dim, position, rope, factors);
+    // Two products and a sum here and there, from the same rounded angles.
+    let bounds = sizes.iter().map(|size| size * gamma(6, F32_ROUNDOFF)).collect();
+    Bounded { values: x.into_iter().map(f64::from).collect(), bounds }
+}
+
+/// One row attends to its own and all earlier positions, which are kept as f16.
+fn attended(q: &[f32], (keys, values): (&[f32], &[f32]), row: StepRow, words: Attention) -> Bounded {
+    let halves = |x: &[f32]| -> Vec<f16> { x.iter().map(|x| f16::from_f32(*x)).collect() };
+    let shape = plain::AttentionShape {
+        n_head: words.n_head,
+        n_head_kv: words.n_head_kv,
+        head_dim: words.head_dim,
+        window: words.window,
+        scale: words.scale,
+        soft_cap: words.soft_cap,
+    };
+    let line = |_: u32, position: usize, head: usize| position * words.n_head_kv + head;
+    plain::attention(q, (&halves(keys), &halves(values)), &[row], shape, line)
+}

@@ -1,0 +1,415 @@
+//! The parity gate: every kind of launch against plain Rust, eight forced tokens against the plain plan.
+//!
+//! Both comparisons are shown to refuse a falsified result each time they run.
+
+use std::collections::BTreeSet;
+
+use kiln_abi::{
+    BufferId, BufferRange, Device as _, DeviceError, LaunchArgs, LaunchError, launch::launch_staged,
+};
+use kiln_kernels::{
+    Registry,
+    conformance::Random,
+    step::{StepRow, step_block},
+};
+use kiln_runtime::Gpu;
+
+use super::Stage;
+use super::expect::{Captured, Expectation, Sample, Scene};
+use crate::forward::{Backend, Forward, ForwardError};
+use crate::plan::{Holds, Plan, PlannedLaunch, PlannedStep};
+use crate::session::ModelFile;
+use crate::submit::{DeviceLoadError, DeviceModel};
+
+/// Ids of the second comparison.
+pub const N_FORCED: usize = 8;
+/// Where the plain plan's two best logits are closer than this, either may win.
+const DECIDED: f32 = 0.05;
+
+/// What to get wrong on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Falsify {
+    /// One output of one launch.
+    Launch,
+    /// Logits, by one step.
+    Tokens,
+}
+
+/// Why results are not right, or cannot be told.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GateError {
+    /// An output of a launch is too far off.
+    #[error("{word} gives {found} at element {element}, plain Rust {expected} ± {bound:e}")]
+    Output {
+        /// Launch and kernel.
+        word: String,
+        /// Index into the output.
+        element: usize,
+        /// What the device wrote.
+        found: f32,
+        /// The exact result.
+        expected: f64,
+        /// What its roundings explain.
+        bound: f64,
+    },
+    /// The device's choice is not the best logit.
+    #[error("the device chose token {found}, its own logits say {expected}")]
+    Choice {
+        /// The device's.
+        found: u32,
+        /// The host's.
+        expected: u32,
+    },
+    /// Logits too far from the plain plan's.
+    #[error(
+        "logits of {N_FORCED} forced tokens {path} are off the plain plan's by {rms:.4} (rms), at most {bar} is allowed"
+    )]
+    Logits {
+        /// How they were fed.
+        path: &'static str,
+        /// Root mean square of the difference.
+        rms: f64,
+        /// What the accuracy class allows.
+        bar: f64,
+    },
+    /// Another token wins, though the plain plan is decided.
+    #[error("forced token {at} {path} is followed by {found}, the plain plan says {expected} by {lead}")]
+    Winner {
+        /// How they were fed.
+        path: &'static str,
+        /// Which of the forced tokens.
+        at: usize,
+        /// The plan's best.
+        found: usize,
+        /// The plain plan's best.
+        expected: usize,
+        /// Its lead over the second.
+        lead: f32,
+    },
+    /// A falsified result passed.
+    #[error("the comparison of {what} accepts a falsified result, so it shows nothing; please report this")]
+    Blind {
+        /// Of what.
+        what: String,
+    },
+    /// A tensor that the file no longer has.
+    #[error("tensor `{tensor}` is gone: the file changed while it was read")]
+    Gone {
+        /// Full name.
+        tensor: String,
+    },
+    /// The device.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// A sequence.
+    #[error(transparent)]
+    Forward(#[from] ForwardError),
+    /// The plain plan does not load.
+    #[error(transparent)]
+    Load(#[from] DeviceLoadError),
+}
+
+impl From<DeviceError> for GateError {
+    fn from(error: DeviceError) -> Self {
+        Self::Launch(error.into())
+    }
+}
+
+/// What the gate saw.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Parity {
+    /// Kinds of launches compared.
+    pub kinds: usize,
+    /// Their outputs compared.
+    pub outputs: usize,
+    /// The largest difference as a share of its bound.
+    pub worst: f64,
+    /// Root mean square by which forced logits are off the plain plan's, fed one by one.
+    pub rms_decode: f64,
+    /// The same, fed as one prompt.
+    pub rms_prompt: f64,
+    /// What the accuracy class allows of either.
+    pub bar: f64,
+}
+
+/// Passes, or says what is wrong.
+///
+/// # Errors
+/// The first result that is not right.
+pub fn check(
+    gpu: &Gpu,
+    model: &DeviceModel,
+    file: &ModelFile,
+    registry: &Registry,
+    falsify: Option<Falsify>,
+    stage: Stage,
+) -> Result<Parity, GateError> {
+    let mut parity = Parity { bar: model.plan().class.rms_bar(), ..Parity::default() };
+    launches(gpu, model, file, registry, falsify == Some(Falsify::Launch), &mut parity, stage)?;
+    tokens(model, file, registry, falsify == Some(Falsify::Tokens), &mut parity)?;
+    Ok(parity)
+}
+
+// ---- launches --------------------------------------------------------------------------------------------------
+
+/// A plan's buffers, those of a sequence made for the occasion.
+struct Buffers<'a> {
+    gpu: &'a Gpu,
+    ids: Vec<BufferId>,
+    own: Vec<BufferId>,
+}
+
+impl<'a> Buffers<'a> {
+    fn new(gpu: &'a Gpu, model: &DeviceModel) -> Result<Self, DeviceError> {
+        let mut buffers = Self { gpu, ids: Vec::new(), own: Vec::new() };
+        for (index, buffer) in model.plan().buffers.iter().enumerate() {
+            let id = match model.shared_buffer(index) {
+                Some(id) => id,
+                None => {
+                    let id = gpu.allocate(buffer.bytes, &buffer.name)?;
+                    buffers.own.push(id);
+                    id
+                }
+            };
+            buffers.ids.push(id);
+        }
+        Ok(buffers)
+    }
+
+    fn write(&self, index: usize, words: &[u32]) -> Result<(), DeviceError> {
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        self.gpu.write(self.ids[index], 0, &bytes)
+    }
+
+    fn launch(&self, plan: &Plan, launch: &PlannedLaunch) -> Result<(), LaunchError> {
+        let place = |range: &BufferRange| BufferRange { buffer: self.ids[range.buffer.0 as usize], ..*range };
+        let call = &launch.call;
+        let bindings = call.args.bindings.iter().map(place).collect();
+        let Some(kernel) = plan.kernels.get(&call.name) else { return Ok(()) };
+        launch_staged(self.gpu, &kernel.staged, &LaunchArgs { bindings, ..call.args.clone() })
+    }
+}
+
+impl Drop for Buffers<'_> {
+    fn drop(&mut self) {
+        self.own.iter().for_each(|id| self.gpu.free(*id));
+    }
+}
+
+/// Runs each class of step once, launch by launch, and compares the first of each kind.
+fn launches(
+    gpu: &Gpu,
+    model: &DeviceModel,
+    file: &ModelFile,
+    registry: &Registry,
+    falsify: bool,
+    parity: &mut Parity,
+    stage: Stage,
+) -> Result<(), GateError> {
+    let plan = model.plan();
+    let buffers = Buffers::new(gpu, model)?;
+    if let Some(table) = plan.find(&Holds::PageTable) {
+        let line = 0..plan.context.max_pages;
+        buffers.write(
+            table,
+            &line.cycle().take((plan.context.max_pages * plan.context.n_slots) as usize).collect::<Vec<_>>(),
+        )?;
+    }
+    let n_vocab = plan.n_vocab;
+    let mut random = Random::new(7);
+    let tokens: Vec<u32> = (0..=plan.window).map(|_| random.below(n_vocab)).collect();
+    let mut captured = Captured::default();
+    let mut kinds = BTreeSet::new();
+    // Wide steps come first: what they store is what the step of one row attends to.
+    let mut steps: Vec<&PlannedStep> = plan.steps.iter().collect();
+    steps.sort_by_key(|step| std::cmp::Reverse((step.class.rows, step.class.outputs)));
+    let mut n_past = 0;
+    let mut falsify = falsify;
+    for (at, step) in steps.iter().enumerate() {
+        let n_rows = step.class.rows.min(plan.context.n_ctx);
+        let first = if n_rows == 1 { n_past.min(plan.context.n_ctx - 1) } else { 0 };
+        n_past = n_past.max(first + n_rows);
+        let rows: Vec<StepRow> = (first..first + n_rows)
+            .map(|position| StepRow { token: tokens[position as usize], position, slot: 0 })
+            .collect();
+        let outputs: Vec<u32> = (n_rows - n_rows.min(step.class.outputs)..n_rows).collect();
+        if let Some(block) = plan.find(&Holds::Step) {
+            buffers.write(block, &step_block(&rows, &outputs, step.class.rows))?;
+        }
+        let scene = Scene { gpu, file, registry, buffers: &buffers.ids, rows: &rows, outputs: &outputs };
+        let mut done = 0;
+        for word in &step.words {
+            let own = &step.launches[word.launches.clone()];
+            let kind: Vec<_> = own.iter().map(|l| (l.call.name.clone(), l.call.args.push.clone())).collect();
+            let expected = if kinds.insert(kind) {
+                Some(Expectation::of(&scene, word, &mut captured, &mut random)?)
+            } else {
+                None
+            };
+            own.iter().try_for_each(|launch| buffers.launch(plan, launch))?;
+            done = word.launches.end;
+            let Some(expected) = expected else { continue };
+            let name = own.last().map_or(String::new(), |l| format!("{} ({})", l.label, l.call.name));
+            let mut found = expected.found(&scene)?;
+            if std::mem::take(&mut falsify) {
+                found[0] = beyond(&expected.samples[0]);
+            }
+            parity.worst = parity.worst.max(compare(&name, &expected.samples, &found)?);
+            let middle = found.len() / 2;
+            found[middle] = beyond(&expected.samples[middle]);
+            if compare(&name, &expected.samples, &found).is_ok() {
+                return Err(GateError::Blind { what: name });
+            }
+            parity.kinds += 1;
+            parity.outputs += found.len();
+        }
+        choice(plan, step, done, &buffers, &scene)?;
+        stage("checking", at + 1, steps.len());
+    }
+    Ok(())
+}
+
+/// The launches after the last word: the choice is the best of the device's own logits.
+fn choice(
+    plan: &Plan,
+    step: &PlannedStep,
+    done: usize,
+    buffers: &Buffers,
+    scene: &Scene,
+) -> Result<(), GateError> {
+    step.launches[done..].iter().try_for_each(|launch| buffers.launch(plan, launch))?;
+    let (Some(logits), Some(chosen)) = (plan.find(&Holds::Logits), plan.find(&Holds::Chosen)) else {
+        return Ok(());
+    };
+    let row = scene.read(logits, 0, plan.n_vocab as usize)?;
+    let expected = best(&row).0 as u32;
+    let mut word = [0; 4];
+    scene.gpu.read(scene.buffers[chosen], 0, &mut word)?;
+    let found = u32::from_le_bytes(word);
+    if found == expected { Ok(()) } else { Err(GateError::Choice { found, expected }) }
+}
+
+/// A value a little past the bound.
+fn beyond(sample: &Sample) -> f32 {
+    let past = sample.value + 2.0 * sample.bound;
+    let moved = past as f32;
+    if f64::from(moved) > sample.value + sample.bound { moved } else { moved.next_up().next_up() }
+}
+
+/// The largest difference as a share of its bound.
+fn compare(word: &str, samples: &[Sample], found: &[f32]) -> Result<f64, GateError> {
+    let mut worst: f64 = 0.0;
+    for (sample, &found) in samples.iter().zip(found) {
+        let difference = (f64::from(found) - sample.value).abs();
+        if difference.is_nan() || difference > sample.bound {
+            let (element, expected, bound) = (sample.element, sample.value, sample.bound);
+            return Err(GateError::Output { word: word.to_owned(), element, found, expected, bound });
+        }
+        if sample.bound > 0.0 {
+            worst = worst.max(difference / sample.bound);
+        }
+    }
+    Ok(worst)
+}
+
+// ---- tokens ----------------------------------------------------------------------------------------------------
+
+/// Forced ids through the plan, one by one and as a prompt, against the plain plan.
+fn tokens(
+    model: &DeviceModel,
+    file: &ModelFile,
+    registry: &Registry,
+    falsify: bool,
+    parity: &mut Parity,
+) -> Result<(), GateError> {
+    let n_vocab = model.plan().n_vocab;
+    let mut random = Random::new(11);
+    let ids: Vec<u32> = (0..N_FORCED).map(|_| random.below(n_vocab)).collect();
+    let plain = model.plain(&file.gguf, &file.model.graph, registry)?;
+    let expected = one_by_one(plain.sequence(N_FORCED)?.as_mut(), &ids)?;
+    drop(plain);
+    let mut decode = one_by_one(model.sequence(N_FORCED)?.as_mut(), &ids)?;
+    let prompt = model.sequence(N_FORCED)?.feed(&ids, 0..N_FORCED)?;
+    let row = n_vocab as usize;
+    if falsify {
+        decode.rotate_left(row);
+    }
+    parity.rms_decode = agree("one by one", &decode, &expected, row, parity.bar)?;
+    parity.rms_prompt = agree("as a prompt", &prompt, &expected, row, parity.bar)?;
+    decode.rotate_left(row);
+    match agree("one step off", &decode, &expected, row, parity.bar) {
+        Err(_) => Ok(()),
+        Ok(_) => Err(GateError::Blind { what: "forced tokens".to_owned() }),
+    }
+}
+
+fn one_by_one(sequence: &mut dyn Forward, ids: &[u32]) -> Result<Vec<f32>, ForwardError> {
+    let mut logits = Vec::new();
+    for id in ids {
+        logits.extend(sequence.feed(&[*id], 0..1)?);
+    }
+    Ok(logits)
+}
+
+/// The root mean square of the difference, where it is within the bar and every decided row has the same winner.
+fn agree(
+    path: &'static str,
+    found: &[f32],
+    expected: &[f32],
+    row: usize,
+    bar: f64,
+) -> Result<f64, GateError> {
+    let rms = rms(found, expected);
+    if rms.is_nan() || rms > bar {
+        return Err(GateError::Logits { path, rms, bar });
+    }
+    for (at, (found, expected)) in found.chunks_exact(row).zip(expected.chunks_exact(row)).enumerate() {
+        let ((expected, lead), (found, _)) = (best(expected), best(found));
+        if lead > DECIDED && found != expected {
+            return Err(GateError::Winner { path, at, found, expected, lead });
+        }
+    }
+    Ok(rms)
+}
+
+/// Root mean square of the difference.
+pub fn rms(found: &[f32], expected: &[f32]) -> f64 {
+    let square = |(a, b): (&f32, &f32)| (f64::from(*a) - f64::from(*b)).powi(2);
+    (found.iter().zip(expected).map(square).sum::<f64>() / expected.len() as f64).sqrt()
+}
+
+/// The first of the largest, and how far the next is behind.
+fn best(row: &[f32]) -> (usize, f32) {
+    let (mut best, mut second) = (0, f32::NEG_INFINITY);
+    for (at, &x) in row.iter().enumerate().skip(1) {
+        if x > row[best] {
+            (second, best) = (row[best], at);
+        } else {
+            second = second.max(x);
+        }
+    }
+    (best, row.first().map_or(0.0, |_| row[best] - second))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{agree, best};
+
+    #[test]
+    fn the_best_of_equals_is_the_first() {
+        assert_eq!(best(&[1.0, 3.0, 3.0]), (1, 0.0));
+        assert_eq!(best(&[2.0, 1.0, 0.5]), (0, 1.0));
+    }
+
+    #[test]
+    fn logits_agree_within_the_bar_and_on_decided_winners() {
+        let expected = [0.0, 1.0, 0.0, 0.5];
+        assert!(agree("", &expected, &expected, 2, 0.015).is_ok());
+        assert!(agree("", &[0.0, 1.1, 0.0, 0.5], &expected, 2, 0.015).is_err());
+        assert!(agree("", &[0.0, f32::NAN, 0.0, 0.5], &expected, 2, 0.015).is_err());
+        // A wide bar does not excuse another winner.
+        assert!(agree("", &[1.0, 0.0, 0.0, 0.5], &expected, 2, 10.0).is_err());
+        assert!(agree("", &[0.0, 1.0, 0.02, 0.0], &[0.0, 1.0, 0.0, 0.01], 2, 10.0).is_ok(), "undecided");
+    }
+}

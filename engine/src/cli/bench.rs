@@ -1,0 +1,78 @@
+//! `kiln bench`: tokens per second, after the results were shown to be right.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::builder::RangedU64ValueParser;
+
+use super::options::Placement;
+use super::progress::Stages;
+use super::{Context, Failure, output};
+use crate::bench::{self, BenchOptions, Falsify, Format};
+use crate::session::ModelFile;
+
+/// Measure a model's speed on a Vulkan device.
+///
+/// Results come first: every kind of launch is compared with plain Rust on the model's own weights, and forced tokens
+/// with the plain plan; a model that fails has no speed. Then the device warms up for half a second, the first
+/// repetition is dropped, and the rest are reported. pp is a prompt fed at once, tg tokens generated one by one, each
+/// on the host before it counts.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// GGUF file
+    model: PathBuf,
+    /// Tokens of the prompt test; 0 for none
+    #[arg(short, value_name = "N", default_value_t = 512)]
+    p: usize,
+    /// Tokens of the generation test; 0 for none
+    #[arg(short, value_name = "N", default_value_t = 128)]
+    n: usize,
+    /// Positions that are filled before either starts
+    #[arg(short, value_name = "DEPTH", default_value_t = 0)]
+    d: usize,
+    /// Repetitions that count
+    #[arg(short, value_name = "N", default_value_t = 3, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    r: usize,
+    /// text, md, json or csv
+    #[arg(short, value_name = "FORMAT", default_value = "text")]
+    o: Format,
+    /// Get a result wrong on purpose, to see the comparison refuse it
+    #[arg(long, value_name = "WHAT", hide = true, value_parser = falsify)]
+    falsify: Option<Falsify>,
+    #[command(flatten)]
+    placement: Placement,
+}
+
+fn falsify(text: &str) -> Result<Falsify, String> {
+    match text {
+        "launch" => Ok(Falsify::Launch),
+        "tokens" => Ok(Falsify::Tokens),
+        _ => Err("expected launch or tokens".to_owned()),
+    }
+}
+
+pub(super) fn bench(context: &Context, args: &Args) -> Result<(), Failure> {
+    if args.p + args.n == 0 {
+        return Err(Failure::Usage("-p 0 and -n 0 leave nothing to measure".to_owned()));
+    }
+    if args.placement.is_reference() {
+        return Err(Failure::Usage(
+            "bench measures Vulkan devices; the reference is for comparisons".to_owned(),
+        ));
+    }
+    let file = ModelFile::open(&args.model, &context.registry)?;
+    let gpu = args.placement.open(context)?;
+    let options = BenchOptions {
+        n_prompt: args.p,
+        n_gen: args.n,
+        depth: args.d,
+        repeats: args.r,
+        falsify: args.falsify,
+    };
+    let stages = Stages::default();
+    let report = bench::run(&file, &context.registry, &gpu, &options, &|what, done, total| {
+        stages.report(what, done, total);
+    });
+    drop(stages);
+    std::io::stdout().lock().write_all(report?.print(args.o).as_bytes()).map_err(output)
+}

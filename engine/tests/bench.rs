@@ -1,0 +1,152 @@
+//! The bench and its parity gate on the Vulkan device that is here, over tiny models of every architecture.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod tiny;
+
+use kiln_abi::Device as _;
+use kiln_engine::bench::{self, BenchError, BenchOptions, Falsify, Format, GateError, Report};
+use kiln_engine::plan::{ContextWish, PlanError, PlanOptions};
+use kiln_engine::session::{Error, ModelFile};
+use kiln_engine::submit::{DeviceLoadError, DeviceModel};
+use kiln_kernels::Registry;
+use kiln_runtime::{CacheDir, Gpu, MemoryUse, RuntimeOptions};
+
+fn no_vulkan() -> bool {
+    let skipped = std::env::var_os("KILN_NO_VULKAN").is_some();
+    if skipped {
+        println!("NOT RUN: KILN_NO_VULKAN is set, nothing was measured");
+    }
+    skipped
+}
+
+fn open() -> Gpu {
+    let device = std::env::var("KILN_DEVICE").ok();
+    Gpu::open(&RuntimeOptions { device, validation: true, cache: CacheDir::Off, ..Default::default() })
+        .unwrap()
+}
+
+fn clean(gpu: &Gpu) {
+    let messages = gpu.validation_messages();
+    assert!(messages.is_empty(), "the validation layer says:\n{}", messages.join("\n"));
+}
+
+const OPTIONS: BenchOptions = BenchOptions { n_prompt: 20, n_gen: 4, depth: 3, repeats: 2, falsify: None };
+
+fn bench(gpu: &Gpu, file: &ModelFile, options: BenchOptions) -> Result<Report, BenchError> {
+    bench::run(file, &Registry::builtin(), gpu, &options, &|_, _, _| ())
+}
+
+/// The tiny models that the device path has kernels for.
+fn planned(gpu: &Gpu) -> Vec<(String, ModelFile)> {
+    let mut planned = Vec::new();
+    for model in tiny::all() {
+        let file = model.file();
+        match load(gpu, &file) {
+            Ok(_) => planned.push((model.name, file)),
+            Err(DeviceLoadError::Plan(PlanError::Word { word })) => {
+                println!("{}: no kernel for {word}", model.name)
+            }
+            Err(other) => panic!("{}: {other}", model.name),
+        }
+    }
+    assert!(planned.iter().any(|(name, _)| name == "llama"));
+    planned
+}
+
+fn load(gpu: &Gpu, file: &ModelFile) -> Result<DeviceModel, DeviceLoadError> {
+    let options = PlanOptions::new(ContextWish::Exactly(64));
+    DeviceModel::load(gpu, &file.gguf, &file.model.graph, &Registry::builtin(), options, &|_, _| ())
+}
+
+#[test]
+fn every_model_passes_the_gate_and_is_measured() {
+    if no_vulkan() {
+        return;
+    }
+    let gpu = open();
+    for (name, file) in planned(&gpu) {
+        let report = bench(&gpu, &file, OPTIONS).unwrap_or_else(|why| panic!("{name}: {why}"));
+        println!("{name}: {:?}", report.parity);
+        assert!(report.parity.kinds > 20 && report.parity.outputs > 20 * 50, "{name}: {:?}", report.parity);
+        assert!(report.parity.rms_decode <= report.parity.bar && report.parity.worst <= 1.0);
+        let tests: Vec<_> = report.tests.iter().map(|t| (t.name(), t.samples.len())).collect();
+        assert_eq!(tests, [("pp20 @ d3".to_owned(), 2), ("tg4 @ d3".to_owned(), 2)]);
+        assert!(report.tests.iter().all(|t| t.samples.iter().all(|s| s.is_finite() && *s > 0.0)));
+    }
+    clean(&gpu);
+}
+
+#[test]
+fn a_falsified_result_has_no_speed() {
+    if no_vulkan() {
+        return;
+    }
+    let gpu = open();
+    let (_, file) = planned(&gpu).into_iter().find(|(name, _)| name == "llama").unwrap();
+    let falsified = |what| bench(&gpu, &file, BenchOptions { falsify: Some(what), ..OPTIONS }).unwrap_err();
+    let launch = falsified(Falsify::Launch);
+    assert!(matches!(launch, BenchError::Gate(GateError::Output { .. })), "{launch}");
+    let tokens = falsified(Falsify::Tokens);
+    assert!(matches!(tokens, BenchError::Gate(GateError::Logits { .. })), "{tokens}");
+    bench(&gpu, &file, OPTIONS).unwrap();
+}
+
+#[test]
+fn reports_print_in_four_formats() {
+    if no_vulkan() {
+        return;
+    }
+    let gpu = open();
+    let (_, file) = planned(&gpu).into_iter().find(|(name, _)| name == "llama").unwrap();
+    let report = bench(&gpu, &file, BenchOptions { depth: 0, ..OPTIONS }).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&report.print(Format::Json)).unwrap();
+    assert_eq!(json[1]["test"], "tg4");
+    assert_eq!(json[1]["samples_ts"].as_array().unwrap().len(), 2);
+    assert!(json[0]["parity"]["rms_decode"].as_f64().unwrap() <= 0.015);
+    assert_eq!(report.print(Format::Csv).lines().count(), 3);
+    assert_eq!(report.print(Format::Md).lines().count(), 4);
+    let text = report.print(Format::Text);
+    assert!(text.contains("pp20 ") && text.contains(&gpu.caps().name), "{text}");
+}
+
+#[test]
+fn a_context_without_room_is_refused_before_anything_is_loaded() {
+    if no_vulkan() {
+        return;
+    }
+    let gpu = open();
+    let (_, file) = planned(&gpu).into_iter().find(|(name, _)| name == "llama").unwrap();
+    let refused = bench(&gpu, &file, BenchOptions { depth: 1 << 40, ..OPTIONS }).unwrap_err();
+    assert!(matches!(refused, BenchError::Engine(Error::Device(DeviceLoadError::Plan(_)))), "{refused}");
+    assert_eq!(gpu.memory_use().buffers, 0);
+}
+
+#[test]
+fn twenty_loads_and_drops_leave_nothing() {
+    if no_vulkan() {
+        return;
+    }
+    let gpu = open();
+    let models = planned(&gpu);
+    let (mut after_first, mut n_loads) = (None, 0);
+    while n_loads < 20 {
+        for (name, file) in models.iter().take(20 - n_loads) {
+            let model = load(&gpu, file).unwrap();
+            use kiln_engine::forward::Backend as _;
+            model.sequence(64).unwrap().feed_greedy(&[1, 2, 3]).unwrap();
+            assert!(gpu.memory_use().buffers > 0);
+            drop(model);
+            let MemoryUse { buffers, buffer_bytes, slabs, slab_bytes } = gpu.memory_use();
+            assert_eq!((buffers, buffer_bytes), (0, 0), "{name} left something behind");
+            // One shared slab is kept for the next load; it never becomes two.
+            assert_eq!(
+                *after_first.get_or_insert((slabs, slab_bytes)),
+                (slabs, slab_bytes),
+                "after {n_loads} loads"
+            );
+            n_loads += 1;
+        }
+    }
+    clean(&gpu);
+}
