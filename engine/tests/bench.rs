@@ -9,7 +9,7 @@ use kiln_engine::bench::{self, BenchError, BenchOptions, Falsify, Format, GateEr
 use kiln_engine::plan::{ContextWish, PlanError, PlanOptions};
 use kiln_engine::session::{Error, ModelFile};
 use kiln_engine::submit::{DeviceLoadError, DeviceModel};
-use kiln_kernels::Registry;
+use kiln_kernels::{Registry, kv_type::KvType};
 use kiln_runtime::{CacheDir, Gpu, MemoryUse, RuntimeOptions};
 
 fn no_vulkan() -> bool {
@@ -31,16 +31,18 @@ fn clean(gpu: &Gpu) {
     assert!(messages.is_empty(), "the validation layer says:\n{}", messages.join("\n"));
 }
 
-const OPTIONS: BenchOptions = BenchOptions { n_prompt: 20, n_gen: 4, depth: 3, repeats: 2, falsify: None };
+const OPTIONS: BenchOptions =
+    BenchOptions { n_prompt: 20, n_gen: 4, depth: 3, repeats: 2, kv_type: KvType::F16, falsify: None };
 
 fn bench(gpu: &Gpu, file: &ModelFile, options: BenchOptions) -> Result<Report, BenchError> {
     bench::run(file, &Registry::builtin(), gpu, &options, &|_, _, _| ())
 }
 
-/// The tiny models that the device path has kernels for.
+/// The tiny models that the device path has kernels for: one of each architecture, with `KILN_LONG=1` all of them.
 fn planned(gpu: &Gpu) -> Vec<(String, ModelFile)> {
     let mut planned = Vec::new();
-    for model in tiny::all() {
+    let long = std::env::var_os("KILN_LONG").is_some();
+    for model in tiny::all().into_iter().filter(|model| long || !model.name.contains('-')) {
         let file = model.file();
         match load(gpu, &file) {
             Ok(_) => planned.push((model.name, file)),
@@ -89,7 +91,9 @@ fn a_falsified_result_has_no_speed() {
     assert!(matches!(launch, BenchError::Gate(GateError::Output { .. })), "{launch}");
     let tokens = falsified(Falsify::Tokens);
     assert!(matches!(tokens, BenchError::Gate(GateError::Logits { .. })), "{tokens}");
-    bench(&gpu, &file, OPTIONS).unwrap();
+    for kv_type in KvType::ALL {
+        bench(&gpu, &file, BenchOptions { kv_type, ..OPTIONS }).unwrap();
+    }
 }
 
 #[test]

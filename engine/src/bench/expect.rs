@@ -1,12 +1,11 @@
 //! What launches must give, in plain Rust, from the operands that the device holds and the weights that the file has.
 
-use std::collections::BTreeMap;
-
-use half::f16;
 use kiln_abi::{BufferId, Device as _, DeviceError};
 use kiln_kernels::{
     Registry,
     conformance::{F32_ROUNDOFF, Random, gamma},
+    kv_store::PAGE,
+    kv_type::KvType,
     reference::{self as plain, Bounded},
     step::StepRow,
 };
@@ -14,7 +13,7 @@ use kiln_runtime::Gpu;
 
 use super::gate::GateError;
 use crate::graph::{Activation, Attention, Graph, Op, Rope, TensorId};
-use crate::plan::PlannedWord;
+use crate::plan::{Holds, Plan, PlannedWord};
 use crate::reference::math;
 use crate::session::ModelFile;
 
@@ -41,6 +40,7 @@ pub(super) struct Sample {
 /// The step that a launch belongs to, and where its operands are.
 pub(super) struct Scene<'a> {
     pub(super) gpu: &'a Gpu,
+    pub(super) plan: &'a Plan,
     pub(super) file: &'a ModelFile,
     pub(super) registry: &'a Registry,
     /// By index in the plan.
@@ -49,10 +49,6 @@ pub(super) struct Scene<'a> {
     pub(super) outputs: &'a [u32],
 }
 
-/// Keys and values that wide steps stored, by layer: row p is position p.
-#[derive(Default)]
-pub(super) struct Captured(BTreeMap<usize, (Vec<f32>, Vec<f32>)>);
-
 /// Samples of a word's results.
 pub(super) struct Expectation {
     pub(super) samples: Vec<Sample>,
@@ -60,23 +56,20 @@ pub(super) struct Expectation {
 }
 
 impl Expectation {
-    /// Computed before the launches run, since they may write over their operands.
-    pub(super) fn of(
-        scene: &Scene,
-        word: &PlannedWord,
-        captured: &mut Captured,
-        random: &mut Random,
-    ) -> Result<Self, GateError> {
+    /// Computed from the operands as they are, so before the launches run where those write over them, else after.
+    pub(super) fn of(scene: &Scene, word: &PlannedWord, random: &mut Random) -> Result<Self, GateError> {
         let graph = &scene.file.model.graph;
         let nodes = &graph.nodes[word.nodes.clone()];
-        let is_head = nodes.iter().any(|node| node.output == graph.logits);
+        // Behind the last hidden rows there are only those of the outputs.
+        let hidden = graph.nodes.iter().position(|node| node.output == graph.hidden);
+        let is_head = hidden.is_some_and(|hidden| word.nodes.start > hidden);
         let n_rows = if is_head { scene.outputs.len() } else { scene.rows.len() };
         let mut samples = Vec::new();
         let rows = spread(n_rows, N_ROWS);
         for &row in &rows {
             let widths: Vec<usize> = nodes.iter().map(|node| graph.widths[node.output.0]).collect();
             let results: Vec<Row> = match *nodes {
-                [node] => vec![scene.row(graph, node.op, word, (row, is_head), captured, random)?],
+                [node] => vec![scene.row(graph, node.op, word, row, random)?],
                 [sum, norm] => scene.sum_and_norm(word, row, (sum.op, norm.op), widths[0])?,
                 _ => Vec::new(),
             };
@@ -142,6 +135,11 @@ impl Scene<'_> {
         Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
 
+    /// The first `n` words of a buffer.
+    fn words(&self, index: usize, n: usize) -> Result<Vec<u32>, DeviceError> {
+        Ok(self.read(index, 0, n)?.into_iter().map(f32::to_bits).collect())
+    }
+
     fn row_of(&self, index: usize, row: usize, width: usize) -> Result<Vec<f32>, DeviceError> {
         self.read(index, row * width, width)
     }
@@ -166,12 +164,11 @@ impl Scene<'_> {
         graph: &Graph,
         op: Op,
         word: &PlannedWord,
-        (row, is_head): (usize, bool),
-        captured: &mut Captured,
+        row: usize,
         random: &mut Random,
     ) -> Result<Row, GateError> {
         let operand = |i: usize, value: crate::graph::ValueId| {
-            let row = if is_head { self.outputs[row] as usize } else { row };
+            let row = if value == graph.hidden { self.outputs[row] as usize } else { row };
             self.row_of(word.reads[i], row, graph.widths[value.0])
         };
         Ok(Row::Whole(match op {
@@ -203,11 +200,9 @@ impl Scene<'_> {
                 rotated(operand(0, x)?, head_dim, self.rows[row].position as usize, rope, factors.as_deref())
             }
             Op::Attention { q, k, v, layer, attention } => {
-                let width = graph.widths[k.0];
-                debug_assert_eq!(width, graph.widths[v.0]);
-                self.capture(word, layer, width, captured)?;
-                let (keys, values) = &captured.0[&layer];
-                attended(&operand(0, q)?, (keys, values), self.rows[row], attention)
+                let stored = self.stored(layer, attention, self.rows[row])?;
+                stored.holds(&operand(1, k)?, &operand(2, v)?)?;
+                stored.attended(&operand(0, q)?)
             }
             Op::Glu { gate, up, activation } => {
                 plain::glu(&operand(0, gate)?, &operand(1, up)?, activation == Activation::GeluTanh)
@@ -239,22 +234,22 @@ impl Scene<'_> {
         Ok(Row::Some(some))
     }
 
-    /// Keeps the keys and values that this step stores, in place of what was kept of their positions.
-    fn capture(
-        &self,
-        word: &PlannedWord,
-        layer: usize,
-        width: usize,
-        captured: &mut Captured,
-    ) -> Result<(), DeviceError> {
-        let (keys, values) = captured.0.entry(layer).or_default();
-        let first = self.rows.first().map_or(0, |row| row.position as usize) * width;
-        for (kept, read) in [(keys, word.reads[1]), (values, word.reads[2])] {
-            let new = self.read(read, 0, self.rows.len() * width)?;
-            kept.resize(kept.len().max(first + new.len()), 0.0);
-            kept[first..first + new.len()].copy_from_slice(&new);
-        }
-        Ok(())
+    /// What the device has stored of a layer, up to the position of a row.
+    fn stored(&self, layer: usize, words: Attention, row: StepRow) -> Result<Stored, GateError> {
+        let ty = self.plan.context.kv_type;
+        let head_dim = words.head_dim;
+        let line_words = ty.line_words(head_dim as u32) as usize;
+        let n_pages = (row.position / PAGE + 1) as usize;
+        let read = |holds: Holds| -> Result<Vec<f32>, GateError> {
+            let Some(index) = self.plan.find(&holds) else { return Ok(Vec::new()) };
+            let lines = self.words(index, n_pages * words.n_head_kv * PAGE as usize * line_words)?;
+            Ok(lines
+                .chunks_exact(line_words)
+                .flat_map(|line| plain::kv::decode(line, head_dim, ty))
+                .collect())
+        };
+        let (keys, values) = (read(Holds::Keys { layer })?, read(Holds::Values { layer })?);
+        Ok(Stored { ty, words, row, keys, values })
     }
 
     fn sum_and_norm(
@@ -298,17 +293,53 @@ fn rotated(
     Bounded { values: x.into_iter().map(f64::from).collect(), bounds }
 }
 
-/// One row attends to its own and all earlier positions, which are kept as f16.
-fn attended(q: &[f32], (keys, values): (&[f32], &[f32]), row: StepRow, words: Attention) -> Bounded {
-    let halves = |x: &[f32]| -> Vec<f16> { x.iter().map(|x| f16::from_f32(*x)).collect() };
-    let shape = plain::AttentionShape {
-        n_head: words.n_head,
-        n_head_kv: words.n_head_kv,
-        head_dim: words.head_dim,
-        window: words.window,
-        scale: words.scale,
-        soft_cap: words.soft_cap,
-    };
-    let line = |_: u32, position: usize, head: usize| position * words.n_head_kv + head;
-    plain::attention(q, (&halves(keys), &halves(values)), &[row], shape, line)
+/// Keys and values of a layer as the device keeps them, `[page, n_head_kv, PAGE, head_dim]`.
+struct Stored {
+    ty: KvType,
+    words: Attention,
+    row: StepRow,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+impl Stored {
+    /// The line of a position and head; the gate hands out pages in order.
+    fn line(&self, position: usize, head: usize) -> usize {
+        let page = PAGE as usize;
+        (position / page * self.words.n_head_kv + head) * page + position % page
+    }
+
+    /// The row's own key and value are kept as exactly as their type can.
+    fn holds(&self, key: &[f32], value: &[f32]) -> Result<(), GateError> {
+        let head_dim = self.words.head_dim;
+        for (what, given, kept) in [("key", key, &self.keys), ("value", value, &self.values)] {
+            for (head, given) in given.chunks_exact(head_dim).enumerate() {
+                let at = self.line(self.row.position as usize, head) * head_dim;
+                let largest = given.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+                for (i, &x) in given.iter().enumerate() {
+                    let bound = match self.ty {
+                        KvType::F32 => 0.0,
+                        KvType::F16 => f64::from(x.abs()) / 2048.0 + f64::from(f32::EPSILON),
+                        // Half of a scale that is itself rounded to f16, of the largest of the head.
+                        KvType::Q8_0 => f64::from(largest) / 250.0 + f64::from(f32::EPSILON),
+                    };
+                    let found = kept[at + i];
+                    if (f64::from(found) - f64::from(x)).abs() > bound || found.is_nan() {
+                        let word = format!("a stored {what} of head {head}");
+                        let (element, expected) = (i, f64::from(x));
+                        return Err(GateError::Output { word, element, found, expected, bound });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The row attends to its own and all earlier positions that it sees.
+    fn attended(&self, q: &[f32]) -> Bounded {
+        let Attention { n_head, n_head_kv, head_dim, scale, soft_cap, window } = self.words;
+        let shape = plain::AttentionShape { n_head, n_head_kv, head_dim, window, scale, soft_cap };
+        let line = |_: u32, position: usize, head: usize| self.line(position, head);
+        plain::attention(q, (&self.keys, &self.values), &[self.row], shape, line)
+    }
 }

@@ -15,7 +15,7 @@ use kiln_kernels::{
 use kiln_runtime::Gpu;
 
 use super::Stage;
-use super::expect::{Captured, Expectation, Sample, Scene};
+use super::expect::{Expectation, Sample, Scene};
 use crate::forward::{Backend, Forward, ForwardError};
 use crate::plan::{Holds, Plan, PlannedLaunch, PlannedStep};
 use crate::session::ModelFile;
@@ -219,7 +219,6 @@ fn launches(
     let n_vocab = plan.n_vocab;
     let mut random = Random::new(7);
     let tokens: Vec<u32> = (0..=plan.window).map(|_| random.below(n_vocab)).collect();
-    let mut captured = Captured::default();
     let mut kinds = BTreeSet::new();
     // Wide steps come first: what they store is what the step of one row attends to.
     let mut steps: Vec<&PlannedStep> = plan.steps.iter().collect();
@@ -237,19 +236,20 @@ fn launches(
         if let Some(block) = plan.find(&Holds::Step) {
             buffers.write(block, &step_block(&rows, &outputs, step.class.rows))?;
         }
-        let scene = Scene { gpu, file, registry, buffers: &buffers.ids, rows: &rows, outputs: &outputs };
+        let scene =
+            Scene { gpu, plan, file, registry, buffers: &buffers.ids, rows: &rows, outputs: &outputs };
         let mut done = 0;
         for word in &step.words {
             let own = &step.launches[word.launches.clone()];
             let kind: Vec<_> = own.iter().map(|l| (l.call.name.clone(), l.call.args.push.clone())).collect();
-            let expected = if kinds.insert(kind) {
-                Some(Expectation::of(&scene, word, &mut captured, &mut random)?)
-            } else {
-                None
-            };
+            let new = kinds.insert(kind);
+            let in_place = word.reads.iter().any(|buffer| word.writes.contains(buffer));
+            let mut expect =
+                |now: bool| (new && now).then(|| Expectation::of(&scene, word, &mut random)).transpose();
+            let before = expect(in_place)?;
             own.iter().try_for_each(|launch| buffers.launch(plan, launch))?;
             done = word.launches.end;
-            let Some(expected) = expected else { continue };
+            let Some(expected) = before.map_or_else(|| expect(!in_place), |e| Ok(Some(e)))? else { continue };
             let name = own.last().map_or(String::new(), |l| format!("{} ({})", l.label, l.call.name));
             let mut found = expected.found(&scene)?;
             if std::mem::take(&mut falsify) {

@@ -9,7 +9,7 @@ pub mod gate;
 mod report;
 mod speed;
 
-use kiln_kernels::Registry;
+use kiln_kernels::{Registry, kv_type::KvType};
 use kiln_runtime::Gpu;
 
 pub use self::gate::{Falsify, GateError, Parity};
@@ -31,6 +31,8 @@ pub struct BenchOptions {
     pub depth: usize,
     /// Repetitions that count.
     pub repeats: usize,
+    /// How keys and values are kept.
+    pub kv_type: KvType,
     /// Something to get wrong on purpose, to see the gate refuse it.
     pub falsify: Option<Falsify>,
 }
@@ -73,7 +75,8 @@ pub fn run(
     options: &BenchOptions,
     stage: Stage,
 ) -> Result<Report, BenchError> {
-    let plan_options = PlanOptions::new(ContextWish::Exactly(options.n_ctx()));
+    let context = ContextWish::Exactly(options.n_ctx());
+    let plan_options = PlanOptions { kv_type: options.kv_type, ..PlanOptions::new(context) };
     let (gguf, graph) = (&file.gguf, &file.model.graph);
     let uploading = |done, total| stage("uploading", done, total);
     let model = DeviceModel::load(gpu, gguf, graph, registry, plan_options, &uploading);

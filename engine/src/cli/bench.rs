@@ -67,6 +67,7 @@ pub(super) fn bench(context: &Context, args: &Args) -> Result<(), Failure> {
         n_gen: args.n,
         depth: args.d,
         repeats: args.r,
+        kv_type: args.placement.plan_options(&file).kv_type,
         falsify: args.falsify,
     };
     let stages = Stages::default();

@@ -16,7 +16,8 @@ use crate::forward::{Backend, Choice, Forward, ForwardError};
 use crate::gguf::Gguf;
 use crate::graph::{Graph, TensorId};
 use crate::plan::{
-    ContextReason, ContextWish, Holds, Plan, PlanError, PlanOptions, PlannedBuffer, RING_WORDS, Target,
+    Context, ContextReason, ContextWish, Holds, Plan, PlanError, PlanOptions, PlannedBuffer, RING_WORDS,
+    Target,
 };
 use crate::record::{Pipelines, record};
 use crate::upload::{Shared, UploadError, upload};
@@ -84,7 +85,8 @@ impl DeviceModel {
         let mut target = Target::of(&self.gpu);
         // The weights are there already.
         target.room.bytes += self.plan.bytes().0;
-        let options = PlanOptions { plain: true, ..PlanOptions::new(context) };
+        let Context { n_slots, n_pages, kv_type, .. } = self.plan.context;
+        let options = PlanOptions { context, n_slots, n_pages: Some(n_pages), kv_type, plain: true };
         let plan = Plan::new(graph, &type_id, registry, &target, options)?;
         let place = |buffer: &PlannedBuffer| {
             let same = |known: &PlannedBuffer| known.holds == buffer.holds;
