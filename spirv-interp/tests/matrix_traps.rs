@@ -4,7 +4,7 @@
 
 mod asm;
 
-use asm::{Content, Fixture, floats, run_with};
+use asm::{Fixture, floats, run_with};
 use kiln_abi::spirv::Op;
 use kiln_spirv_interp::{DecodeError, InterpOptions, SUBGROUP_SIZES, Trap, TrapKind};
 
