@@ -91,6 +91,11 @@
 //! shuffles: the order of additions is the same everywhere, so is each bit. `shuffle_xor(v, mask)` takes the masks of a
 //! comptime loop, and `acc[i]` of an array of variables with a host's `i` is one variable.
 //!
+//! # Atomics
+//! `atomic::add(&y[i], 1)` and its like ([`atomic`]) work on `u32` and `i32` in `&BufMut` and `Shared`, and give what was
+//! there. They are relaxed: each is whole, none orders anything else. Between an atomic and a plain access to one place
+//! stands a `barrier()` (`barrier_buffers()` for buffers), between workgroups a new dispatch; the interpreter traps else.
+//!
 //! # Tables, views
 //! A table that decoding looks up is a `&Buf<T>` parameter. `let grid = stage_table(&table, n);` copies its first `n`
 //! elements into workgroup memory once (all invocations call it, it holds a barrier); then `grid[i]` reads them.
@@ -160,6 +165,7 @@
 
 extern crate self as kiln_dsl;
 
+pub mod atomic;
 pub mod block;
 pub mod builtin;
 pub mod contract;
@@ -186,6 +192,7 @@ pub mod prelude {
     pub use kiln_dsl_macros::{Block, Push, Struct, device, kernel};
 
     pub use crate::{
+        atomic,
         block::{Block, BlockRef, Buf, BufMut, Elem, Shared, stage_table},
         builtin::*,
         dims::{Dim, dim},

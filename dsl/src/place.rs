@@ -123,6 +123,10 @@ impl<T: Slot, R: Rail> Place<T, R> {
     pub(crate) fn path(&self) -> Path {
         self.path
     }
+
+    pub(crate) fn pointer(&self, at: Location) -> ValueId {
+        with(|s| self.path.pointer(s, at))
+    }
 }
 
 impl<T: Slot, R: Rail> Deref for Place<T, R> {

@@ -1,6 +1,9 @@
 //! Which buffers a kernel loads from and stores to, read off its instructions.
 
-use kiln_abi::{Access, spirv::Op};
+use kiln_abi::{
+    Access,
+    spirv::{Effect, Op},
+};
 
 use crate::ir::{Module, ValueKind};
 
@@ -35,12 +38,14 @@ pub fn touched(module: &Module) -> Vec<Touched> {
         let Some(root) = inst.value(0).and_then(|p| roots[p.0 as usize]) else { continue };
         let ValueKind::Global(global) = module.value(root).kind else { continue };
         match inst.op {
-            Op::Load | Op::CooperativeMatrixLoadKHR | Op::CooperativeMatrixLoadTensorNV => {
-                touched[global].loads = true;
+            Op::Load | Op::AtomicLoad | Op::CooperativeMatrixLoadKHR | Op::CooperativeMatrixLoadTensorNV => {
+                touched[global].loads = true
             }
-            Op::Store | Op::CooperativeMatrixStoreKHR | Op::CooperativeMatrixStoreTensorNV => {
-                touched[global].stores = true;
-            }
+            Op::Store
+            | Op::AtomicStore
+            | Op::CooperativeMatrixStoreKHR
+            | Op::CooperativeMatrixStoreTensorNV => touched[global].stores = true,
+            op if op.effect() == Effect::Atomic => touched[global] = Touched { loads: true, stores: true },
             _ => {}
         }
     }

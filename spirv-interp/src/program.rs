@@ -140,6 +140,17 @@ pub(crate) enum Exchange {
     Combine(Bin, GroupOperation),
 }
 
+/// What an atomic instruction does to its scalar; all but a store give what was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Atomic {
+    Load,
+    Store,
+    Exchange,
+    /// Stores a where b was.
+    CompareExchange,
+    Combine(Bin),
+}
+
 /// What an instruction does; the comment names its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -165,6 +176,10 @@ pub(crate) enum Kind {
     LoadWorkgroup,
     /// access c ← a
     StoreWorkgroup,
+    /// dst ← access c, and access c ← what the operation makes of it with a and b
+    AtomicBuffer(Atomic),
+    /// As before, in workgroup memory
+    AtomicWorkgroup(Atomic),
     /// dst ← access c
     LoadPush,
     /// dst ← elements of `a` bytes behind byte b of binding c

@@ -21,6 +21,8 @@ const MANY: u32 = 1 << 19;
 const MANY_LANES: u32 = 1 << 20;
 /// An earlier workgroup has loaded.
 const EARLIER: u32 = 1 << 21;
+/// The store, or every load since, was atomic: another atomic access needs no order with it.
+const ATOMIC: u32 = 1 << 22;
 
 /// The shadow of one granule; a time of 0 means never.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +44,8 @@ pub(crate) struct Visit {
     pub(crate) private: bool,
     pub(crate) available: bool,
     pub(crate) visible: bool,
+    /// One step that no other atomic access comes between.
+    pub(crate) atomic: bool,
 }
 
 /// Two accesses that nothing orders.
@@ -173,18 +177,23 @@ impl Clock {
     pub(crate) fn load(&self, cell: &mut Cell, v: &Visit) -> Result<(), Conflict> {
         self.after_store(cell, v, true)?;
         let (time, who, me) = (cell.load_time, cell.load_who, v.invocation);
-        let mut next = me | if v.private { PRIVATE } else { 0 };
+        let mut next = me | if v.private { PRIVATE } else { 0 } | if v.atomic { ATOMIC } else { 0 };
         if time < self.start {
             if self.shared && time != 0 {
                 next |= EARLIER;
+                next &= !ATOMIC | who;
             }
         } else if time != 0 {
             let other = who & WHO;
             next |= who & EARLIER;
+            if who & EARLIER != 0 {
+                next &= !ATOMIC | who;
+            }
             let superseded =
                 time < self.workgroup.ordered || who & MANY == 0 && time < self.between(me, other).ordered;
             if who & PRIVATE != 0 || !superseded {
                 next |= who & (PRIVATE | MANY | MANY_LANES);
+                next &= !ATOMIC | who;
                 if other != me {
                     next |= if self.same_subgroup(other, me) { MANY_LANES } else { MANY };
                 }
@@ -199,25 +208,45 @@ impl Clock {
     pub(crate) fn store(&self, cell: &mut Cell, v: &Visit, undefined: bool) -> Result<(), Conflict> {
         self.after_store(cell, v, false)?;
         self.after_load(cell, v)?;
+        let others = if v.atomic { self.atomics_before(cell, v) } else { 0 };
         cell.store_time = v.now;
         cell.store_word = v.word;
         cell.store_who = v.invocation
             | if v.private { PRIVATE } else { 0 }
             | if v.available { AVAILABLE } else { 0 }
-            | if undefined { UNDEFINED } else { 0 };
+            | if undefined { UNDEFINED } else { 0 }
+            | if v.atomic { ATOMIC | others } else { 0 };
         Ok(())
+    }
+
+    /// What an atomic store takes over from the atomic stores before it that nothing orders with the present: that
+    /// other invocations, or workgroups, stored too.
+    fn atomics_before(&self, cell: &Cell, v: &Visit) -> u32 {
+        let (time, who) = (cell.store_time, cell.store_who);
+        if time == 0 || who & ATOMIC == 0 {
+            return 0;
+        }
+        if time < self.start {
+            return if self.shared { EARLIER } else { 0 };
+        }
+        let other = who & WHO;
+        let superseded = time < self.workgroup.ordered;
+        let several = !superseded && (who & MANY != 0 || other != v.invocation);
+        who & EARLIER | if several { MANY } else { 0 }
     }
 
     fn after_store(&self, cell: &Cell, v: &Visit, loads: bool) -> Result<(), Conflict> {
         let (time, who) = (cell.store_time, cell.store_who);
-        if time == 0 || time >= self.start && who & WHO == v.invocation || time < self.start && !self.shared {
+        let mine = who & WHO == v.invocation && who & (MANY | EARLIER) == 0;
+        let both_atomic = v.atomic && who & ATOMIC != 0;
+        if time == 0 || both_atomic || time >= self.start && mine || time < self.start && !self.shared {
             return Ok(());
         }
         let conflict = |why| {
             let (other_word, other_invocation) = (cell.store_word, who & WHO);
             Err(Conflict { why, other_stores: true, other_word, other_time: time, other_invocation })
         };
-        if time < self.start {
+        if time < self.start || who & EARLIER != 0 {
             return conflict("no barrier orders workgroups");
         }
         if who & PRIVATE != 0 {
@@ -226,7 +255,7 @@ impl Clock {
         if v.private {
             return conflict("this access lacks NonPrivatePointer");
         }
-        let marks = self.between(v.invocation, who & WHO);
+        let marks = if who & MANY != 0 { self.workgroup } else { self.between(v.invocation, who & WHO) };
         if time < marks.visible {
             return Ok(());
         }
@@ -244,7 +273,7 @@ impl Clock {
 
     fn after_load(&self, cell: &Cell, v: &Visit) -> Result<(), Conflict> {
         let (time, who) = (cell.load_time, cell.load_who);
-        if time == 0 || time < self.start && !self.shared {
+        if time == 0 || time < self.start && !self.shared || v.atomic && who & ATOMIC != 0 {
             return Ok(());
         }
         let conflict = |why| {

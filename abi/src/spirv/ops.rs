@@ -78,6 +78,8 @@ pub enum Effect {
     Load,
     /// Writes memory.
     Store,
+    /// Reads or writes memory as one step that others cannot come between.
+    Atomic,
     /// Calls a function.
     Call,
     /// Orders invocations or memory.
@@ -284,6 +286,19 @@ ops! {
     // Barriers
     ControlBarrier = 224, None, [Scope, Scope, Semantics], Barrier, [];
     MemoryBarrier = 225, None, [Scope, Semantics], Barrier, [];
+    // Atomics
+    AtomicLoad = 227, Typed, [Id, Scope, Semantics], Atomic, [];
+    AtomicStore = 228, None, [Id, Scope, Semantics, Id], Atomic, [];
+    AtomicExchange = 229, Typed, [Id, Scope, Semantics, Id], Atomic, [];
+    AtomicCompareExchange = 230, Typed, [Id, Scope, Semantics, Semantics, Id, Id], Atomic, [];
+    AtomicIAdd = 234, Typed, [Id, Scope, Semantics, Id], Atomic, [];
+    AtomicSMin = 236, Typed, [Id, Scope, Semantics, Id], Atomic, [];
+    AtomicUMin = 237, Typed, [Id, Scope, Semantics, Id], Atomic, [];
+    AtomicSMax = 238, Typed, [Id, Scope, Semantics, Id], Atomic, [];
+    AtomicUMax = 239, Typed, [Id, Scope, Semantics, Id], Atomic, [];
+    AtomicAnd = 240, Typed, [Id, Scope, Semantics, Id], Atomic, [];
+    AtomicOr = 241, Typed, [Id, Scope, Semantics, Id], Atomic, [];
+    AtomicXor = 242, Typed, [Id, Scope, Semantics, Id], Atomic, [];
     // Control flow
     LoopMerge = 246, None, [Id, Id, LoopControl], Control, [];
     SelectionMerge = 247, None, [Id, SelectionControl], Control, [];

@@ -97,6 +97,7 @@ impl Builder {
                 Effect::Load => self.loads_local(inst),
                 Effect::Declare
                 | Effect::Store
+                | Effect::Atomic
                 | Effect::Call
                 | Effect::Barrier
                 | Effect::Subgroup

@@ -1,6 +1,6 @@
 //! Pointers, loads and stores, and the layout of what they reach.
 
-use kiln_abi::spirv::{Op, StorageClass};
+use kiln_abi::spirv::{Effect, Op, StorageClass};
 
 use super::{Report, facts::Facts};
 use crate::{
@@ -104,8 +104,9 @@ pub(super) fn constant_index(facts: &Facts<'_>, report: &mut Report<'_>) {
 }
 
 pub(super) fn writable(facts: &Facts<'_>, report: &mut Report<'_>) {
-    let stores = [Op::Store, Op::CooperativeMatrixStoreKHR, Op::CooperativeMatrixStoreTensorNV];
-    for inst in facts.of(&stores) {
+    let plain = [Op::Store, Op::CooperativeMatrixStoreKHR, Op::CooperativeMatrixStoreTensorNV];
+    let stores = |op: Op| plain.contains(&op) || op.effect() == Effect::Atomic && op != Op::AtomicLoad;
+    for inst in facts.insts.iter().filter(|i| stores(i.op)) {
         let Some(root) = inst.value(0).and_then(|p| facts.roots[p.0 as usize]) else { continue };
         let ValueKind::Global(index) = facts.module.value(root).kind else { continue };
         let global = &facts.module.globals[index];
@@ -136,7 +137,7 @@ pub(super) fn pointers(facts: &Facts<'_>, report: &mut Report<'_>) {
                 | Op::CooperativeMatrixStoreKHR
                 | Op::CooperativeMatrixLoadTensorNV
                 | Op::CooperativeMatrixStoreTensorNV
-        );
+        ) || inst.op.effect() == Effect::Atomic;
         let misused = (usize::from(takes)..inst.operands.len()).filter_map(|i| inst.value(i)).any(is_pointer);
         let made = inst.op != Op::AccessChain && inst.result.is_some_and(is_pointer);
         if misused || made {

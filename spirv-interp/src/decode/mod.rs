@@ -3,6 +3,7 @@
 //! `words → reader (instructions) → globals (declarations) → flow (block order) → lower (scalar code)`
 
 mod alu;
+mod atomic;
 mod callbacks;
 mod composites;
 mod error;

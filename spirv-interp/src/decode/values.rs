@@ -170,6 +170,18 @@ impl Lower<'_> {
             Op::UDot => self.packed_dot(raw, Bin::UDot),
             Op::SUDot => self.packed_dot(raw, Bin::SUDot),
             Op::ControlBarrier | Op::MemoryBarrier => self.barrier(raw),
+            Op::AtomicLoad
+            | Op::AtomicStore
+            | Op::AtomicExchange
+            | Op::AtomicCompareExchange
+            | Op::AtomicIAdd
+            | Op::AtomicSMin
+            | Op::AtomicUMin
+            | Op::AtomicSMax
+            | Op::AtomicUMax
+            | Op::AtomicAnd
+            | Op::AtomicOr
+            | Op::AtomicXor => self.atomic(raw),
             Op::GroupNonUniformElect => self.vote(raw, Exchange::Elect),
             Op::GroupNonUniformAll => self.vote(raw, Exchange::All),
             Op::GroupNonUniformAny => self.vote(raw, Exchange::Any),

@@ -148,7 +148,7 @@ fn reduce(values: &[u32], order: ReduceOrder, f: &impl Fn(u32, u32) -> u32) -> u
     }
 }
 
-fn apply(op: Bin, ty: DType, a: u32, b: u32) -> u32 {
+pub(crate) fn apply(op: Bin, ty: DType, a: u32, b: u32) -> u32 {
     let m = width_mask(ty);
     let spare = m.leading_zeros();
     let signed = |v: u32| (v << spare) as i32;

@@ -48,7 +48,7 @@ pub(crate) enum Offsets<'a> {
 
 impl Offsets<'_> {
     #[inline(always)]
-    fn at(&self, lane: usize) -> usize {
+    pub(super) fn at(&self, lane: usize) -> usize {
         match self {
             Offsets::Same(o) => *o as usize,
             Offsets::Each(row, o) => row[lane] as usize + *o as usize,
@@ -157,12 +157,13 @@ pub(crate) fn offsets<'l>(
     }
 }
 
-fn visit(a: &Access, invocation: u32, word: u32, now: u32) -> Visit {
-    Visit { invocation, word, now, private: a.private, available: a.available, visible: a.visible }
+pub(super) fn visit(a: &Access, invocation: u32, word: u32, now: u32) -> Visit {
+    let (private, available, visible) = (a.private, a.available, a.visible);
+    Visit { invocation, word, now, private, available, visible, atomic: false }
 }
 
 impl Memory<'_> {
-    fn range_fault(&self, a: &Access, lane: usize, at: usize) -> Fault {
+    pub(super) fn range_fault(&self, a: &Access, lane: usize, at: usize) -> Fault {
         let (v, end) = (&self.views[a.binding as usize], at + a.bytes as usize);
         let detail = format!("bytes {at}..{end} of {}, whose range has {} bytes", v.name, v.bytes);
         Fault::new(TrapKind::OutOfBounds, lane as u32, detail)
@@ -371,7 +372,7 @@ impl Memory<'_> {
     }
 }
 
-fn past_workgroup(lane: usize) -> Fault {
+pub(super) fn past_workgroup(lane: usize) -> Fault {
     Fault::new(TrapKind::OutOfBounds, lane as u32, "past the end of the workgroup memory")
 }
 

@@ -4,6 +4,7 @@
 //! out in structured order, lanes meet again at the merge block of the construct that parted them, and a loop's lanes
 //! wait behind it for the last one.
 
+mod atomic;
 pub(crate) mod convert;
 pub(crate) mod exchange;
 pub(crate) mod float;
@@ -143,6 +144,8 @@ impl Subgroup {
             Kind::StoreBuffer => m.memory.store_buffer(l, p, i, self.first, n)?,
             Kind::LoadWorkgroup => m.memory.load_workgroup(l, p, i, self.first, n)?,
             Kind::StoreWorkgroup => m.memory.store_workgroup(l, p, i, self.first, n)?,
+            Kind::AtomicBuffer(what) => m.memory.atomic_buffer(l, p, i, what, (self.first, n))?,
+            Kind::AtomicWorkgroup(what) => m.memory.atomic_workgroup(l, p, i, what, (self.first, n))?,
             Kind::LoadPush => m.memory.load_push(l, p, i, n)?,
             Kind::ArrayLength => m.memory.array_length(l, i),
             Kind::Un(_) | Kind::Bin(_) | Kind::Tri(_) | Kind::Convert(..) => arithmetic(l, i, n)?,

@@ -102,6 +102,7 @@ const BROKEN: &[Broken] = &[
         Some(at)
     }),
     ("V048", "read_write", |m| operand(m, Op::ArrayLength, 1, Operand::Lit(1))),
+    ("V049", "atomics", |m| operand(m, Op::AtomicIAdd, 1, Operand::Scope(Scope::Workgroup))),
     ("V050", "add", |m| {
         let made = |n: &Node| matches!(n, Node::Inst(i) if i.op == Op::FAdd);
         let at = m.entry.body.nodes.iter().position(made).unwrap();

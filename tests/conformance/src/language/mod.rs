@@ -2,6 +2,7 @@
 //!
 //! What the registered kernels use today is no measure: a construct works on every device or it is not there.
 
+mod atomics;
 mod choice;
 mod exchange;
 mod views;
@@ -20,7 +21,7 @@ pub struct Case {
 
 /// Every construct's cases.
 pub fn cases() -> Vec<Case> {
-    [choice::CASES, exchange::CASES, views::CASES]
+    [atomics::CASES, choice::CASES, exchange::CASES, views::CASES]
         .concat()
         .into_iter()
         .map(|(name, run)| Case { name, run })

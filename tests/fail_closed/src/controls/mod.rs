@@ -3,6 +3,7 @@
 pub mod choices;
 pub mod expressions;
 pub mod functions;
+pub mod memory;
 pub mod signatures;
 pub mod statements;
 pub mod structs;
@@ -14,6 +15,7 @@ use crate::Control;
 pub fn all() -> Vec<Control> {
     [
         choices::all(),
+        memory::all(),
         expressions::all(),
         functions::all(),
         signatures::all(),

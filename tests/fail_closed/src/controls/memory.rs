@@ -1,0 +1,83 @@
+//! Control twins of the fixtures about atomics and views of memory: the same code without the fault.
+#![allow(missing_docs, reason = "each module is named after its fixture")]
+#![allow(unused_variables, dead_code, reason = "as short as the fixture")]
+
+use kiln_abi::Kernel;
+
+use crate::Control;
+
+/// Name of the fixture, staging of its twin.
+pub fn all() -> Vec<Control> {
+    vec![
+        ("atomic_of_float", || atomic_of_float::Case::new().stage()),
+        ("atomic_on_read_only", || atomic_on_read_only::Case::new().stage()),
+        ("atomic_on_variable", || atomic_on_variable::Case::new().stage()),
+        ("atomic_of_value", || atomic_of_value::Case::new().stage()),
+        ("atomic_mixed", || atomic_mixed::Case::new().stage()),
+        ("atomic_narrow", || atomic_narrow::Case::new().stage()),
+    ]
+}
+
+pub mod atomic_of_float {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<u32>) {
+        let i = global_id_x();
+        atomic::add(&y[0], x[i] as u32);
+    }
+}
+
+pub mod atomic_on_read_only {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<u32>, y: &BufMut<u32>) {
+        let i = global_id_x();
+        atomic::add(&y[0], i + x[i]);
+        y[i] = 1;
+    }
+}
+
+pub mod atomic_on_variable {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<u32>, y: &BufMut<u32>) {
+        let i = global_id_x();
+        let mut n = x[i];
+        n += 1;
+        atomic::add(&y[i], n);
+    }
+}
+
+pub mod atomic_of_value {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<u32>, y: &BufMut<u32>) {
+        let i = global_id_x();
+        atomic::add(&y[0], x[i]);
+    }
+}
+
+pub mod atomic_mixed {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<u32>, y: &BufMut<u32>) {
+        let i = global_id_x();
+        atomic::max(&y[0], x[i]);
+    }
+}
+
+pub mod atomic_narrow {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<u32>, y: &BufMut<u32>) {
+        let i = global_id_x();
+        atomic::add(&y[0], 1);
+        y[i] = x[i];
+    }
+}

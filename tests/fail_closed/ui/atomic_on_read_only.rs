@@ -1,0 +1,10 @@
+use kiln_dsl::prelude::*;
+
+#[kernel(local_size = 64, grid = 1)]
+pub fn case(x: &Buf<u32>, y: &BufMut<u32>) {
+    let i = global_id_x();
+    atomic::add(&x[0], i);
+    y[i] = 1;
+}
+
+fn main() {}

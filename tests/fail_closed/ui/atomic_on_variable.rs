@@ -1,0 +1,11 @@
+use kiln_dsl::prelude::*;
+
+#[kernel(local_size = 64, grid = 1)]
+pub fn case(x: &Buf<u32>, y: &BufMut<u32>) {
+    let i = global_id_x();
+    let mut n = x[i];
+    atomic::add(&n, 1);
+    y[i] = n;
+}
+
+fn main() {}
