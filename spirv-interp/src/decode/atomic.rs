@@ -55,7 +55,9 @@ impl Lower<'_> {
                 Kind::AtomicBuffer(what)
             }
             Root::Workgroup => Kind::AtomicWorkgroup(what),
-            Root::Push | Root::Local { .. } => return Err(wrong("reaches memory that nobody shares")),
+            Root::Push | Root::Local { .. } | Root::Matrices | Root::Element { .. } => {
+                return Err(wrong("reaches memory that nobody shares"));
+            }
         };
         let c = self.access(raw, &p, 0, ty, &[])?;
         // An atomic access takes part in ordering whatever it says.

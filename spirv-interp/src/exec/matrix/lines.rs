@@ -45,6 +45,7 @@ impl Together<'_, '_> {
             private: access.private,
             available: access.available,
             visible: access.visible,
+            atomic: false,
         }
     }
 
