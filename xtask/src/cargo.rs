@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -59,6 +59,16 @@ fn command(args: &[&str]) -> Command {
 /// Runs cargo with these variables set.
 pub(crate) fn run(args: &[&str], env: &[(&str, &str)]) -> Result<()> {
     process::run(command(args).envs(env.iter().copied()))
+}
+
+/// Runs cargo on the sources in `folder`, with what it builds in `target` if they are not these sources: cargo takes
+/// the same package at another path for the one it has built.
+pub(crate) fn run_in(folder: &Path, target: Option<&Path>, args: &[&str]) -> Result<()> {
+    let mut cargo = command(args);
+    if let Some(target) = target {
+        cargo.env("CARGO_TARGET_DIR", target);
+    }
+    process::run(cargo.current_dir(folder))
 }
 
 /// Runs cargo and returns what it prints.

@@ -6,6 +6,7 @@ mod cache;
 mod cargo;
 mod ci;
 mod demo;
+mod dump_diff;
 mod golden;
 mod lavapipe;
 mod pip;
@@ -29,6 +30,7 @@ usage: cargo xtask COMMAND
   docs                 rustdoc, warnings are errors
   test [ARGS...]       every test stage, or `cargo test ARGS...` with the cache's variables set
   golden               accept the snapshots of tests/golden and show what changed
+  dump-diff REV        what the kernels' words are now against what they were at a revision
 
 The cache is $KILN_CACHE, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.
 ";
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         ["lint"] => cargo::run(stages::CLIPPY, &[]),
         ["docs"] => cargo::run(stages::DOC, stages::DOC_ENV),
         ["test", args @ ..] => return status(ci::test(args)),
+        ["dump-diff", rev] => dump_diff::dump_diff(rev),
         ["golden"] => golden::accept(),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");

@@ -4,6 +4,8 @@
 //! `KILN_UPDATE_GOLDENS=1` rewrites the recorded lists, `INSTA_UPDATE=always` the snapshots.
 #![forbid(unsafe_code)]
 
+pub mod costs;
+pub mod diff;
 pub mod fixtures;
 pub mod kernels;
 pub mod record;

@@ -1,0 +1,88 @@
+//! Every kernel keeps its static budget, and a semantic difference tells what moved from what changed.
+#![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
+
+use kiln_golden::{
+    costs::{BudgetError, Costs, budgets, check},
+    diff::{Change, compare},
+    fixtures, kernels,
+};
+
+fn costs() -> Vec<(String, Costs)> {
+    let staged = kernels::stage_all().unwrap_or_else(|e| panic!("{e}"));
+    staged.iter().map(|k| (k.name.clone(), Costs::of(&k.words).unwrap())).collect()
+}
+
+#[test]
+fn every_kernel_keeps_its_budget() {
+    let rows = budgets(include_str!("../budgets.txt")).unwrap_or_else(|e| panic!("{e}"));
+    let errors = check(&rows, &costs());
+    let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert!(errors.is_empty(), "\n{}", text.join("\n"));
+}
+
+#[test]
+fn a_kernel_over_its_row_and_a_loose_row_are_told() {
+    let rows = budgets("# a comment\n9 9 9 9 9 9 9 9 add\n900 90 9 9 9 9 9 9 default\n").unwrap();
+    let cost = |words| Costs { words, instructions: 5, looped: 5, loads: 5, stores: 5, ..Costs::default() };
+    let over = check(&rows, &[("add(n: 4)".to_owned(), cost(10)), ("mul".to_owned(), cost(900))]);
+    let told = |e: &BudgetError| matches!(e, BudgetError::Over { cost: "words", found: 10, .. });
+    assert!(over.iter().any(told), "{over:?}");
+    assert!(over.iter().any(|e| matches!(e, BudgetError::Loose { cost: "barriers", .. })), "{over:?}");
+    assert!(!over.iter().any(|e| matches!(e, BudgetError::Over { row, .. } if row == "default")));
+    assert!(matches!(budgets("1 2 3 add"), Err(BudgetError::Line { .. })));
+    assert!(matches!(check(&[], &[("add".to_owned(), cost(1))])[..], [BudgetError::NoRow { .. }]));
+}
+
+#[test]
+fn loops_and_buffers_are_counted() {
+    let all = fixtures::compile_all().unwrap();
+    let costs = |name: &str| Costs::of(&all.iter().find(|k| k.name == name).unwrap().words).unwrap();
+    let sum = costs("workgroup_sum");
+    assert_eq!((sum.loads, sum.stores, sum.barriers), (1, 1, 1), "{sum}");
+    assert!(sum.looped > 5 && sum.looped < sum.instructions, "{sum}");
+    let add = costs("add");
+    assert_eq!((add.loads, add.stores, add.looped, add.barriers), (2, 1, 0, 0), "{add}");
+}
+
+/// The kernel with an unused id in front, which moves every number.
+fn renumbered(words: &[u32]) -> Vec<u32> {
+    let mut out = words[..5].to_vec();
+    out[3] += 1;
+    let moved = kiln_spirv_emit::words::decode(words).unwrap();
+    for i in moved {
+        let mut at = out.len();
+        out.push(words[i.at]);
+        for n in [i.ty, i.result] {
+            if n != 0 {
+                out.push(n + 1);
+            }
+        }
+        for part in &i.parts {
+            use kiln_abi::spirv::OperandKind::{Id, Ids, Scope, Semantics};
+            let is_id = matches!(part.kind, Id | Ids | Scope | Semantics);
+            out.extend(part.words.iter().map(|w| w + u32::from(is_id)));
+        }
+        at = out.len() - at;
+        assert_eq!(at, (words[i.at] >> 16) as usize);
+    }
+    out
+}
+
+#[test]
+fn a_difference_is_told_by_meaning() {
+    let all = fixtures::compile_all().unwrap();
+    let find = |name: &str| &all.iter().find(|k| k.name == name).unwrap().words;
+    let add = find("add");
+    assert_eq!(compare(add, add).unwrap(), Change::Same);
+    assert_eq!(compare(add, &renumbered(add)).unwrap(), Change::Renumbered);
+    let mut other = add.clone();
+    let sum = kiln_spirv_emit::words::decode(add).unwrap();
+    let sum = sum.iter().find(|i| i.op == kiln_abi::spirv::Op::FAdd).unwrap().at;
+    other[sum] = other[sum] & 0xffff_0000 | u32::from(kiln_abi::spirv::Op::FSub.number());
+    let Change::Changed(details) = compare(add, &other).unwrap() else { panic!("a product is no sum") };
+    assert_eq!(details.uses, ["+ op FSub", "- op FAdd"]);
+    assert!(details.costs.is_empty(), "{details:?}");
+    assert!(details.lines.iter().any(|l| l.starts_with("- ") && l.contains("FAdd")), "{details:?}");
+    let Change::Changed(details) = compare(add, find("workgroup_sum")).unwrap() else { panic!() };
+    assert!(details.costs.iter().any(|c| c == "barriers 0 -> 1"), "{details:?}");
+}
