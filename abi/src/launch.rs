@@ -287,8 +287,8 @@ fn check_overlap(kernel: &StagedKernel, args: &LaunchArgs) -> Result<(), LaunchE
     for (i, (a, ra)) in named.iter().enumerate() {
         for (b, rb) in &named[i + 1..] {
             let apart = ra.buffer != rb.buffer
-                || ra.offset_bytes + ra.bytes <= rb.offset_bytes
-                || rb.offset_bytes + rb.bytes <= ra.offset_bytes;
+                || ra.offset_bytes.saturating_add(ra.bytes) <= rb.offset_bytes
+                || rb.offset_bytes.saturating_add(rb.bytes) <= ra.offset_bytes;
             if !apart && (a.access.writes() || b.access.writes()) {
                 let (written, other) = if a.access.writes() { (a, b) } else { (b, a) };
                 return Err(LaunchError::Overlap {

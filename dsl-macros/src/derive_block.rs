@@ -46,6 +46,7 @@ fn block(s: ItemStruct) -> syn::Result<TokenStream> {
     let extents = each(&|t| quote_spanned!(t.span()=> <#t as ::kiln_dsl::private::BlockField>::EXTENT));
     let types = each(&|t| quote_spanned!(t.span()=> <#t as ::kiln_dsl::private::BlockField>::ty));
     let refer = each(&|t| quote_spanned!(t.span()=> <#t as ::kiln_dsl::private::BlockField>::refer));
+    let copy = each(&|t| quote_spanned!(t.span()=> <#t as ::kiln_dsl::private::BlockField>::copy));
     let indices: Vec<_> = (0..names.len()).map(syn::Index::from).collect();
     let numbers = 0u32..;
     let members: Vec<_> = numbers.take(names.len()).collect();
@@ -69,7 +70,15 @@ fn block(s: ItemStruct) -> syn::Result<TokenStream> {
                 ::std::string::String::from(#text)
             }
         }
-        impl ::kiln_dsl::private::Block for #name {}
+        impl ::kiln_dsl::private::Block for #name {
+            #[track_caller]
+            fn copy<AnyRail: ::kiln_dsl::private::Rail>(
+                from: &#refs<AnyRail>,
+                to: &#refs<::kiln_dsl::private::Workgroup>,
+            ) {
+                #(#copy(&from.#names, &to.#names);)*
+            }
+        }
         impl ::kiln_dsl::private::Slot for #name {
             type Kind = ::kiln_dsl::private::ByReference;
             type Fields<AnyRail: ::kiln_dsl::private::Rail> = #refs<AnyRail>;

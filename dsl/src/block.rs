@@ -93,6 +93,8 @@ macro_rules! scalar_elems {
             const EXTENT: Extent = small(Extent::vector(<$t as Scalar>::DTYPE, 1));
             fn refer<R: Rail>(path: Path) -> Place<$t, R> { Place::new(path) }
             fn ty(types: &mut Types<'_>, _: Memory) -> TypeId { types.value::<$t>() }
+            #[track_caller]
+            fn copy<R: Rail>(from: &Place<$t, R>, to: &Place<$t, Workgroup>) { write(to, from.read()); }
         }
     )* };
 }
@@ -110,6 +112,8 @@ macro_rules! vector_elems {
             const EXTENT: Extent = small(Extent::vector(T::DTYPE, $n));
             fn refer<R: Rail>(path: Path) -> Place<$v<T>, R> { Place::new(path) }
             fn ty(types: &mut Types<'_>, _: Memory) -> TypeId { types.value::<$v<T>>() }
+            #[track_caller]
+            fn copy<R: Rail>(from: &Place<$v<T>, R>, to: &Place<$v<T>, Workgroup>) { write(to, from.read()); }
         }
     )* };
 }
@@ -129,6 +133,9 @@ pub trait BlockField: Sized + 'static {
     fn refer<R: Rail>(path: Path) -> Self::Ref<R>;
     /// The type in memory.
     fn ty(types: &mut Types<'_>, memory: Memory) -> TypeId;
+    /// Copies it into workgroup memory.
+    #[track_caller]
+    fn copy<R: Rail>(from: &Self::Ref<R>, to: &Self::Ref<Workgroup>);
 }
 
 impl<T: Num + BlockField, const N: usize> BlockField for [T; N] {
@@ -141,6 +148,12 @@ impl<T: Num + BlockField, const N: usize> BlockField for [T; N] {
         let elem = types.value::<T>();
         let stride = (memory == Memory::Buffer).then_some(small(T::EXTENT.stride()));
         types.0.b.ty(Type::Array { elem, len: length(N), stride })
+    }
+    #[track_caller]
+    fn copy<R: Rail>(from: &PlaceArray<T, R>, to: &PlaceArray<T, Workgroup>) {
+        let (counted, i) = for_loop(0u32.read(), length(N).read(), 1u32.read(), Hint::None);
+        write(&to.at(i), from.at(i).read());
+        end_loop(counted);
     }
 }
 
@@ -155,7 +168,18 @@ const fn length(n: usize) -> u32 {
     message = "`{Self}` is not a block",
     label = "declare it as a struct with `#[derive(Block)]`"
 )]
-pub trait Block: Elem + Slot<Kind = ByReference> {}
+pub trait Block: Elem + Slot<Kind = ByReference> {
+    /// Copies field by field, arrays in a loop.
+    #[track_caller]
+    fn copy<R: Rail>(from: &Self::Fields<R>, to: &Self::Fields<Workgroup>);
+}
+
+/// Copies a block into workgroup memory; what decodes it there is the same function. One invocation copies the whole
+/// block; a barrier stands between the copy and the others' reads.
+#[track_caller]
+pub fn stage_block<B: Block, R: Rail>(from: &BlockRef<B, R>, to: &BlockRef<B, Workgroup>) {
+    B::copy(from, to);
+}
 
 /// A reference to a block: `b.d` is its field `d`.
 pub type BlockRef<B, R> = Place<B, R>;

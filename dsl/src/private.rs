@@ -12,7 +12,9 @@ pub use crate::{
     },
     dims::{Dim, bind_dim, dim},
     ops::{add, bitand, bitor, bitxor, cast, div, eq, ge, gt, le, lt, mul, ne, neg, not, rem, shl, shr, sub},
-    place::{At, ByReference, Keep, Local, Path, Rail, Slot, Target, array, pin, repeat, var, write},
+    place::{
+        At, ByReference, Keep, Local, Path, Rail, Slot, Target, Workgroup, array, pin, repeat, var, write,
+    },
     push::{Fields, MAX_PUSH_BYTES, Push, PushScalar, push},
     session::{Session, enter, invocations, requires, size_fits, workgroup_bytes},
     value::{Ex, Plain, Read, Scalar, lit_float, lit_int},

@@ -20,6 +20,11 @@ fn positive(x: &Buf<u32>, i: u32) -> bool {
     x[i] > 0
 }
 
+#[device]
+fn checked(x: &Buf<u32>, i: u32, n: u32) -> u32 {
+    if i < n && x[i] > 0 { x[i] } else { 0 }
+}
+
 macro_rules! guarded {
     ($($(#[$doc:meta])* $name:ident($x:ident, $i:ident, $p:ident) $value:expr;)*) => { $(
         $(#[$doc])*
@@ -48,6 +53,21 @@ guarded! {
     division_guard(x, i, p) if (p.n > 9 || x[0] > 0) && i < p.n && 9 / (i + 1 - i) == 9 { 1 } else { 2 };
     /// A guard kept in a variable.
     named_guard(x, i, p) { let inside = i < p.n; if inside && x[i] != 0 { 1 } else { 2 } };
+    /// A read inside a function, behind `||`.
+    helper_or(x, i, p) if i >= p.n || !positive(&x, i) { 2 } else { 1 };
+    /// A division behind `||`.
+    division_or(x, i, p) if i >= p.n || 1 / x[i] != 1 { 2 } else { 1 };
+    /// A division in an arm, by what is zero elsewhere.
+    division_if(x, i, p) { let d = (i < p.n) as u32; if d != 0 { x[i] / d } else { 2 } };
+    /// A value of a function that branches.
+    helper_if(x, i, p) if i < p.n { checked(&x, i, p.n) } else { checked(&x, i, p.n) + 2 };
+    /// Arms of a `match`.
+    match_arms(x, i, p) match (i < p.n) as u32 { 1 => x[i], _ => 2 };
+    /// Three deep, in a condition.
+    deep_condition(x, i, p)
+        if (if i < p.n { if x[i] > 0 { x[i] == 1 || x[i + p.far] > 0 } else { true } } else { false }) { 1 } else { 2 };
+    /// What is pure may run on both sides.
+    pure_guard(x, i, p) { let v = x[0]; if i < p.n && v + i > 0 || v == 7 { 1 } else { 2 } };
     /// The twin that asks for both sides.
     select_twin(x, i, p) select(i < p.n, x[i], 2);
     /// The twin whose `&` is not lazy.
@@ -62,6 +82,45 @@ pub fn loop_guard(x: &Buf<u32>, y: &BufMut<u32>, #[push] p: Limit) {
         j += 1;
     }
     y[local_id()] = j + p.far - p.far;
+}
+
+/// `||` in a loop's condition.
+#[kernel(local_size = 8, grid = 1)]
+pub fn loop_or(x: &Buf<u32>, y: &BufMut<u32>, #[push] p: Limit) {
+    let mut j = local_id();
+    while !(j >= p.n || x[j] == 0) {
+        j += 1;
+    }
+    y[local_id()] = j + p.far - p.far;
+}
+
+/// Atomics behind `&&` and `||`, in an arm and in a loop's condition: each is counted as often as Rust runs it.
+#[kernel(local_size = 8, grid = 1)]
+pub fn atomics(x: &Buf<u32>, y: &BufMut<u32>, #[push] p: Limit) {
+    let t = local_id();
+    let inside = t < p.n + p.far - p.far;
+    if inside && atomic::add(&y[0], x[0]) < 100 {
+        atomic::add(&y[1], 1);
+    }
+    if inside || atomic::add(&y[2], 1) > 100 {
+        atomic::add(&y[3], 1);
+    }
+    let seen = if inside { atomic::add(&y[4], 1) } else { 50 };
+    atomic::max(&y[5], seen);
+    let mut rounds = 0;
+    while rounds < t && atomic::add(&y[6], 1) < 100 {
+        rounds += 1;
+    }
+    if inside & (atomic::add(&y[7], 1) < 100) {
+        rounds = 0;
+    }
+}
+
+#[test]
+fn atomics_run_as_often_as_in_rust() {
+    let found = run(&Atomics, &[1], (8, 0), |x, y| AtomicsArgs { x, y, p: far(4) });
+    // The last is the eager twin.
+    assert_eq!(found, Ok(vec![4, 4, 4, 4, 4, 50, 28, 8]));
 }
 
 fn far(n: u32) -> Limit {
@@ -84,6 +143,14 @@ fn guarded_reads_stay_guarded() {
     assert_eq!(result_of!(NestedGuard, NestedGuardArgs), expected);
     assert_eq!(result_of!(DivisionGuard, DivisionGuardArgs), expected);
     assert_eq!(result_of!(NamedGuard, NamedGuardArgs), expected);
+    assert_eq!(result_of!(HelperOr, HelperOrArgs), expected);
+    assert_eq!(result_of!(DivisionOr, DivisionOrArgs), expected);
+    assert_eq!(result_of!(DivisionIf, DivisionIfArgs), expected);
+    assert_eq!(result_of!(HelperIf, HelperIfArgs), expected);
+    assert_eq!(result_of!(MatchArms, MatchArmsArgs), expected);
+    assert_eq!(result_of!(DeepCondition, DeepConditionArgs), expected);
+    assert_eq!(result_of!(PureGuard, PureGuardArgs), expected);
+    assert_eq!(result_of!(LoopOr, LoopOrArgs), Ok(vec![4, 4, 4, 4, 4, 5, 6, 7]));
     assert_eq!(result_of!(LoopGuard, LoopGuardArgs), Ok(vec![4, 4, 4, 4, 4, 5, 6, 7]));
 }
 

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     sync::LazyLock,
 };
@@ -20,6 +20,7 @@ use kiln_kernels::{Registry, Variant, conformance::Case};
 struct Mock {
     caps: DeviceCaps,
     dispatches: Cell<usize>,
+    seen: RefCell<Vec<BufferRange>>,
 }
 
 const NAME: &str = "the mock";
@@ -49,7 +50,7 @@ impl Mock {
             },
         };
         change(&mut caps);
-        Mock { caps, dispatches: Cell::new(0) }
+        Mock { caps, dispatches: Cell::new(0), seen: RefCell::default() }
     }
 
     /// Launches; a success must have dispatched once, a refusal never.
@@ -81,7 +82,8 @@ impl Device for Mock {
     fn read(&self, buffer: BufferId, offset: u64, out: &mut [u8]) -> Result<(), DeviceError> {
         Err(DeviceError::OutOfRange { buffer, offset, end: offset + out.len() as u64, size: 0 })
     }
-    fn dispatch(&self, _: &Dispatch<'_>) -> Result<(), DeviceError> {
+    fn dispatch(&self, dispatch: &Dispatch<'_>) -> Result<(), DeviceError> {
+        self.seen.replace(dispatch.bindings.to_vec());
         self.dispatches.set(self.dispatches.get() + 1);
         Ok(())
     }
@@ -325,5 +327,29 @@ fn a_subgroup_size_that_the_device_lacks_is_refused() {
             assert_eq!(mock.launch(kernel, args).is_ok(), kernel.layout.subgroup_size.is_none());
         }
         Mock::new(|caps| caps.subgroup_sizes = (needed, needed)).launch(&asking, args).unwrap();
+    }
+}
+
+#[test]
+fn windows_begin_at_any_64_bit_byte() {
+    let mock = Mock::new(|_| ());
+    for (kernel, args) in &*LAUNCHES {
+        let mut far = args.clone();
+        for (i, range) in (1u64..).zip(&mut far.bindings) {
+            // Beyond what 32 bits count, all in one buffer, one behind the other.
+            range.buffer = BufferId(0);
+            range.offset_bytes = i * ((5 << 30) + u64::from(ALIGNMENT));
+        }
+        assert_eq!(mock.launch(kernel, &far), Ok(()), "{}", kernel.name);
+        assert_eq!(mock.seen.borrow().as_slice(), far.bindings, "{}", kernel.name);
+        // The control: two windows whose low 32 bits lie apart, and whose bytes do not.
+        let written = kernel.layout.bindings.iter().position(|b| b.access.writes()).unwrap();
+        if far.bindings.len() < 2 || far.bindings[written].bytes <= u64::from(ALIGNMENT) {
+            continue;
+        }
+        let other = usize::from(written == 0);
+        far.bindings[other].offset_bytes = far.bindings[written].offset_bytes + u64::from(ALIGNMENT);
+        let refused = mock.launch(kernel, &far);
+        assert!(matches!(refused, Err(LaunchError::Overlap { .. })), "{}: {refused:?}", kernel.name);
     }
 }

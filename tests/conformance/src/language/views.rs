@@ -1,11 +1,14 @@
 //! One range bound twice, by elements of two sizes.
 
-use kiln_abi::Device;
+use kiln_abi::{BufferRange, Device};
 use kiln_dsl::prelude::*;
 
 use super::{Row, same, words_of};
 
-pub(super) const CASES: &[Row] = &[("a range read by 1, 2, 4 and 16 bytes", read_four_ways)];
+pub(super) const CASES: &[Row] = &[
+    ("a range read by 1, 2, 4 and 16 bytes", read_four_ways),
+    ("windows of one buffer", windows_of_one_buffer),
+];
 
 #[kernel(local_size = 32, grid = 1)]
 fn views(w16: &Buf<Vec4<u32>>, w4: &Buf<u32>, w2: &Buf<u16>, w1: &Buf<u8>, y: &BufMut<u32>) {
@@ -34,4 +37,25 @@ fn read_four_ways(device: &dyn Device) -> Result<(), String> {
         y: r[1].into(),
     })?;
     same(&found, &expected)
+}
+
+/// y[i] = x[i] of whatever window is bound.
+#[kernel(local_size = 16, grid = 1)]
+fn window(x: &Buf<u32>, y: &BufMut<u32>) {
+    y[local_id()] = x[local_id()];
+}
+
+/// The base is the launch's, in bytes of 64 bits; the kernel counts from it.
+fn windows_of_one_buffer(device: &dyn Device) -> Result<(), String> {
+    let x: Vec<u32> = (0..16 * 64).map(|i: u32| i.wrapping_mul(77)).collect();
+    for first in [0u64, 1, 7, 15] {
+        let offset_bytes = first * 256;
+        let args = |r: &[BufferRange]| WindowArgs {
+            x: BufferRange { offset_bytes, bytes: 64, ..r[0] }.into(),
+            y: r[1].into(),
+        };
+        let at = first as usize * 64;
+        same(&words_of(device, &Window, &[&x, &[0; 16]], args)?, &x[at..at + 16])?;
+    }
+    Ok(())
 }
