@@ -5,6 +5,7 @@
 mod tiny;
 
 use kiln_abi::Device as _;
+use kiln_engine::bench::profile::{StepProfile, profile};
 use kiln_engine::bench::{self, BenchError, BenchOptions, Falsify, Format, GateError, Report};
 use kiln_engine::plan::{ContextWish, PlanError, PlanOptions};
 use kiln_engine::session::{Error, ModelFile};
@@ -31,8 +32,15 @@ fn clean(gpu: &Gpu) {
     assert!(messages.is_empty(), "the validation layer says:\n{}", messages.join("\n"));
 }
 
-const OPTIONS: BenchOptions =
-    BenchOptions { n_prompt: 20, n_gen: 4, depth: 3, repeats: 2, kv_type: KvType::F16, falsify: None };
+const OPTIONS: BenchOptions = BenchOptions {
+    n_prompt: 20,
+    n_gen: 4,
+    depth: 3,
+    repeats: 2,
+    kv_type: KvType::F16,
+    profile: false,
+    falsify: None,
+};
 
 fn bench(gpu: &Gpu, file: &ModelFile, options: BenchOptions) -> Result<Report, BenchError> {
     bench::run(file, &Registry::builtin(), gpu, &options, &|_, _, _| ())
@@ -112,6 +120,32 @@ fn reports_print_in_four_formats() {
     assert_eq!(report.print(Format::Md).lines().count(), 4);
     let text = report.print(Format::Text);
     assert!(text.contains("pp20 ") && text.contains(&gpu.caps().name), "{text}");
+}
+
+#[test]
+fn a_profile_accounts_for_every_launch_of_a_step() {
+    if no_vulkan() {
+        return;
+    }
+    let gpu = open();
+    let (_, file) = planned(&gpu).into_iter().find(|(name, _)| name == "llama").unwrap();
+    let model = load(&gpu, &file).unwrap();
+    let profile = profile(&gpu, &model, &file.model.graph, 40).unwrap();
+    assert!(profile.copy_bytes_per_second.unwrap() > 1e8);
+    assert_eq!(profile.steps.iter().map(|s| (s.rows, s.position)).collect::<Vec<_>>(), [(1, 40), (24, 40)]);
+    let launches = model.plan().steps[0].launches.len();
+    let step = &profile.steps[0];
+    assert_eq!(step.census.values().sum::<usize>(), launches);
+    assert_eq!(step.roles.iter().map(|role| role.launches).sum::<usize>(), launches);
+    assert!(step.roles.iter().all(|role| role.ns > 0.0 && role.bytes > 0), "{profile}");
+    // The host waits for the launches and, in a step that takes long, for little else.
+    let share = |step: &StepProfile| step.ns() / (step.host.as_secs_f64() * 1e9);
+    assert!(profile.steps.iter().all(|step| share(step) <= 1.0), "{profile}");
+    assert!(share(&profile.steps[1]) > 0.5, "{profile}");
+    let gemv = step.roles.iter().find(|role| role.role == "gemv").unwrap();
+    let matrices: u64 = 4 * file.model.graph.tensors.iter().map(|t| t.n_elems() as u64).sum::<u64>();
+    assert!(gemv.bytes > matrices / 2 && gemv.bytes < 2 * matrices, "{} of {matrices}", gemv.bytes);
+    clean(&gpu);
 }
 
 #[test]

@@ -320,8 +320,8 @@ impl Stored {
                     let bound = match self.ty {
                         KvType::F32 => 0.0,
                         KvType::F16 => f64::from(x.abs()) / 2048.0 + f64::from(f32::EPSILON),
-                        // Half of a scale that is itself rounded to f16, of the largest of the head.
-                        KvType::Q8_0 => f64::from(largest) / 250.0 + f64::from(f32::EPSILON),
+                        // In blocks: half of a scale that is itself rounded to f16, of the largest of the head.
+                        _ => f64::from(largest) / 250.0 + f64::from(f32::EPSILON),
                     };
                     let found = kept[at + i];
                     if (f64::from(found) - f64::from(x)).abs() > bound || found.is_nan() {

@@ -4,20 +4,15 @@
 
 use std::collections::BTreeSet;
 
-use kiln_abi::{
-    BufferId, BufferRange, Device as _, DeviceError, LaunchArgs, LaunchError, launch::launch_staged,
-};
-use kiln_kernels::{
-    Registry,
-    conformance::Random,
-    step::{StepRow, step_block},
-};
+use kiln_abi::{Device as _, DeviceError, LaunchError};
+use kiln_kernels::{Registry, conformance::Random, step::StepRow};
 use kiln_runtime::Gpu;
 
 use super::Stage;
+use super::buffers::Buffers;
 use super::expect::{Expectation, Sample, Scene};
 use crate::forward::{Backend, Forward, ForwardError};
-use crate::plan::{Holds, Plan, PlannedLaunch, PlannedStep};
+use crate::plan::{Holds, Plan, PlannedStep};
 use crate::session::ModelFile;
 use crate::submit::{DeviceLoadError, DeviceModel};
 
@@ -153,50 +148,6 @@ pub fn check(
 
 // ---- launches --------------------------------------------------------------------------------------------------
 
-/// A plan's buffers, those of a sequence made for the occasion.
-struct Buffers<'a> {
-    gpu: &'a Gpu,
-    ids: Vec<BufferId>,
-    own: Vec<BufferId>,
-}
-
-impl<'a> Buffers<'a> {
-    fn new(gpu: &'a Gpu, model: &DeviceModel) -> Result<Self, DeviceError> {
-        let mut buffers = Self { gpu, ids: Vec::new(), own: Vec::new() };
-        for (index, buffer) in model.plan().buffers.iter().enumerate() {
-            let id = match model.shared_buffer(index) {
-                Some(id) => id,
-                None => {
-                    let id = gpu.allocate(buffer.bytes, &buffer.name)?;
-                    buffers.own.push(id);
-                    id
-                }
-            };
-            buffers.ids.push(id);
-        }
-        Ok(buffers)
-    }
-
-    fn write(&self, index: usize, words: &[u32]) -> Result<(), DeviceError> {
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        self.gpu.write(self.ids[index], 0, &bytes)
-    }
-
-    fn launch(&self, plan: &Plan, launch: &PlannedLaunch) -> Result<(), LaunchError> {
-        let place = |range: &BufferRange| BufferRange { buffer: self.ids[range.buffer.0 as usize], ..*range };
-        let call = &launch.call;
-        let bindings = call.args.bindings.iter().map(place).collect();
-        let Some(kernel) = plan.kernels.get(&call.name) else { return Ok(()) };
-        launch_staged(self.gpu, &kernel.staged, &LaunchArgs { bindings, ..call.args.clone() })
-    }
-}
-
-impl Drop for Buffers<'_> {
-    fn drop(&mut self) {
-        self.own.iter().for_each(|id| self.gpu.free(*id));
-    }
-}
-
 /// Runs each class of step once, launch by launch, and compares the first of each kind.
 fn launches(
     gpu: &Gpu,
@@ -209,13 +160,6 @@ fn launches(
 ) -> Result<(), GateError> {
     let plan = model.plan();
     let buffers = Buffers::new(gpu, model)?;
-    if let Some(table) = plan.find(&Holds::PageTable) {
-        let line = 0..plan.context.max_pages;
-        buffers.write(
-            table,
-            &line.cycle().take((plan.context.max_pages * plan.context.n_slots) as usize).collect::<Vec<_>>(),
-        )?;
-    }
     let n_vocab = plan.n_vocab;
     let mut random = Random::new(7);
     let tokens: Vec<u32> = (0..=plan.window).map(|_| random.below(n_vocab)).collect();
@@ -233,9 +177,7 @@ fn launches(
             .map(|position| StepRow { token: tokens[position as usize], position, slot: 0 })
             .collect();
         let outputs: Vec<u32> = (n_rows - n_rows.min(step.class.outputs)..n_rows).collect();
-        if let Some(block) = plan.find(&Holds::Step) {
-            buffers.write(block, &step_block(&rows, &outputs, step.class.rows))?;
-        }
+        buffers.seed(plan, &rows, &outputs, step.class.rows)?;
         let scene =
             Scene { gpu, plan, file, registry, buffers: &buffers.ids, rows: &rows, outputs: &outputs };
         let mut done = 0;

@@ -4,8 +4,10 @@
 //! forced tokens against the plain plan; `speed` measures as llama-bench does. Never: prints a speed of a model whose
 //! gate did not pass.
 
+mod buffers;
 mod expect;
 pub mod gate;
+pub mod profile;
 mod report;
 mod speed;
 
@@ -33,6 +35,8 @@ pub struct BenchOptions {
     pub repeats: usize,
     /// How keys and values are kept.
     pub kv_type: KvType,
+    /// Whether steps are taken apart afterward.
+    pub profile: bool,
     /// Something to get wrong on purpose, to see the gate refuse it.
     pub falsify: Option<Falsify>,
 }
@@ -83,5 +87,7 @@ pub fn run(
     let model = model.map_err(Error::from)?;
     let parity = gate::check(gpu, &model, file, registry, options.falsify, stage)?;
     let measured = speed::measure(&model, file, options, stage)?;
-    Ok(Report::new(file, &model, options, parity, measured))
+    let profile = options.profile.then(|| profile::profile(gpu, &model, graph, options.depth)).transpose();
+    let profile = profile.map_err(|why| Error::from(ForwardError::from(why)))?;
+    Ok(Report::new(file, &model, parity, measured, profile))
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde_json::{Value, json};
 
-use super::{BenchOptions, Measured, Parity};
+use super::{Measured, Parity, profile::Profile};
 use crate::session::ModelFile;
 use crate::size::size;
 use crate::submit::DeviceModel;
@@ -60,15 +60,17 @@ pub struct Report {
     pub tests: Vec<Measured>,
     /// Repetitions that were dropped first, of each test.
     pub dropped: usize,
+    /// Where the time goes, if that was asked for.
+    pub profile: Option<Profile>,
 }
 
 impl Report {
     pub(super) fn new(
         file: &ModelFile,
         model: &DeviceModel,
-        _: &BenchOptions,
         parity: Parity,
         tests: Vec<Measured>,
+        profile: Option<Profile>,
     ) -> Self {
         let plan = model.plan();
         let caps = model.caps();
@@ -83,6 +85,7 @@ impl Report {
             parity,
             tests,
             dropped: 1,
+            profile,
         }
     }
 

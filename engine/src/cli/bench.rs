@@ -36,6 +36,9 @@ pub(super) struct Args {
     /// text, md, json or csv
     #[arg(short, value_name = "FORMAT", default_value = "text")]
     o: Format,
+    /// Afterward, show on standard error where the time of a step goes, and how often each kernel runs
+    #[arg(long)]
+    profile: bool,
     /// Get a result wrong on purpose, to see the comparison refuse it
     #[arg(long, value_name = "WHAT", hide = true, value_parser = falsify)]
     falsify: Option<Falsify>,
@@ -68,6 +71,7 @@ pub(super) fn bench(context: &Context, args: &Args) -> Result<(), Failure> {
         depth: args.d,
         repeats: args.r,
         kv_type: args.placement.plan_options(&file).kv_type,
+        profile: args.profile,
         falsify: args.falsify,
     };
     let stages = Stages::default();
@@ -75,5 +79,9 @@ pub(super) fn bench(context: &Context, args: &Args) -> Result<(), Failure> {
         stages.report(what, done, total);
     });
     drop(stages);
-    std::io::stdout().lock().write_all(report?.print(args.o).as_bytes()).map_err(output)
+    let report = report?;
+    if let Some(profile) = &report.profile {
+        super::log::say(format_args!("profile\n{}", profile.to_string().trim_end()));
+    }
+    std::io::stdout().lock().write_all(report.print(args.o).as_bytes()).map_err(output)
 }

@@ -12,7 +12,8 @@ use super::{Context, Failure};
 use crate::forward::Backend;
 use crate::plan::{ContextWish, PlanOptions};
 use crate::sample::{Penalties, SampleOptions};
-use crate::session::{Device, ModelFile};
+use crate::session::{Device, Error, ModelFile};
+use crate::submit::DeviceModel;
 
 /// How the next token is chosen.
 #[derive(clap::Args)]
@@ -166,6 +167,26 @@ impl Placement {
     /// Whether the CPU reference is asked for.
     pub(super) fn is_reference(&self) -> bool {
         self.device.as_deref() == Some(REFERENCE)
+    }
+
+    /// Loads the model on a Vulkan device, for commands that look into it; there is no falling back.
+    pub(super) fn load_device(
+        &self,
+        context: &Context,
+        file: &ModelFile,
+    ) -> Result<(Gpu, DeviceModel), Failure> {
+        if self.is_reference() {
+            return Err(Failure::Usage(
+                "--profile is of Vulkan devices; the reference has no launches".into(),
+            ));
+        }
+        let gpu = self.open(context)?;
+        super::log::say(format_args!("note: running on {}", gpu.caps().name));
+        let bar = Bar::new("uploading");
+        let (gguf, graph, registry) = (&file.gguf, &file.model.graph, &context.registry);
+        let progress = |done, total| bar.report(done, total);
+        let model = DeviceModel::load(&gpu, gguf, graph, registry, self.plan_options(file), &progress);
+        Ok((gpu, model.map_err(Error::from)?))
     }
 
     /// The device, opened.

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use super::options::{Placement, Sampling};
 use super::progress::Bar;
 use super::{Context, Failure, output};
+use crate::bench::profile::profile;
 use crate::chat::Message;
+use crate::forward::{Backend, ForwardError};
 use crate::session::{self, Error, Generated, ModelFile, Session, Stop, chat_prompt};
 use crate::tokenizer::{SpecialText, TokenId, Tokenizer};
 
@@ -34,6 +36,9 @@ pub(super) struct Args {
     /// Print one JSON object at the end instead of the text as it grows
     #[arg(long)]
     json: bool,
+    /// Afterward, show on standard error where the time of a step goes, and how often each kernel runs
+    #[arg(long)]
+    profile: bool,
     #[command(flatten)]
     placement: Placement,
     #[command(flatten)]
@@ -52,10 +57,18 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<(), Failure> {
     };
 
     let started = Instant::now();
-    let backend = args.placement.load(context, &file)?;
+    let profiled = args.profile.then(|| args.placement.load_device(context, &file)).transpose()?;
+    let loaded;
+    let backend: &dyn Backend = match &profiled {
+        Some((_, model)) => model,
+        None => {
+            loaded = args.placement.load(context, &file)?;
+            loaded.as_ref()
+        }
+    };
     let load = started.elapsed();
     let options = args.sampling.options();
-    let mut session = Session::new(backend.as_ref(), args.placement.n_ctx(&file))?;
+    let mut session = Session::new(backend, args.placement.n_ctx(&file))?;
     let mut out = std::io::stdout().lock();
     let bar = Bar::new("prefill");
     let generated = session.generate(
@@ -79,6 +92,12 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<(), Failure> {
         writeln!(out).map_err(output)?;
     }
     super::log::say(format_args!("{}", speeds(&generated)));
+    if let Some((gpu, model)) = &profiled {
+        drop(session);
+        let depth = prompt.len() + generated.ids.len();
+        let profile = profile(gpu, model, &file.model.graph, depth).map_err(ForwardError::from)?;
+        super::log::say(format_args!("profile\n{}", profile.to_string().trim_end()));
+    }
     Ok(())
 }
 

@@ -1,0 +1,277 @@
+//! Where the time of a step goes: by role, against the speed of the device's memory; and how often each kernel runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use kiln_abi::{BufferRange, Device as _, DeviceError, LaunchError};
+use kiln_kernels::step::StepRow;
+use kiln_runtime::{Gpu, RecordOptions, Recorded};
+
+use super::buffers::Buffers;
+use crate::graph::{Graph, Op};
+use crate::plan::{Holds, Plan, PlannedLaunch, PlannedStep};
+use crate::record::{Pipelines, record};
+use crate::submit::DeviceModel;
+
+/// Times that a step is run; medians count.
+const REPEATS: usize = 7;
+/// Bytes of the copy that says how fast memory is, at most.
+const COPY_BYTES: u64 = 256 << 20;
+
+/// What one role takes of a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoleTime {
+    /// The part that its kernels play.
+    pub role: String,
+    /// Launches.
+    pub launches: usize,
+    /// Nanoseconds on the device.
+    pub ns: f64,
+    /// Bytes of their operands, each counted once a launch.
+    pub bytes: u64,
+}
+
+/// One class of step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepProfile {
+    /// Rows fed.
+    pub rows: u32,
+    /// Position of the first.
+    pub position: u32,
+    /// Largest first.
+    pub roles: Vec<RoleTime>,
+    /// Kernel → launches.
+    pub census: BTreeMap<String, usize>,
+    /// From submit to the end with every launch timed, as the host sees it.
+    pub host: Duration,
+    /// The same without timing the launches.
+    pub undisturbed: Duration,
+}
+
+impl StepProfile {
+    /// Nanoseconds of all roles.
+    pub fn ns(&self) -> f64 {
+        self.roles.iter().map(|role| role.ns).sum()
+    }
+}
+
+/// Steps of one row and of a whole window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    /// Bytes that a copy reads and writes in a second; none without timestamps.
+    pub copy_bytes_per_second: Option<f64>,
+    /// The steps.
+    pub steps: Vec<StepProfile>,
+}
+
+/// Profiles a step of one row after `depth` positions, and the window that starts there.
+///
+/// # Errors
+/// A device without timestamps, or one that fails.
+pub fn profile(gpu: &Gpu, model: &DeviceModel, graph: &Graph, depth: usize) -> Result<Profile, LaunchError> {
+    if gpu.info().timestamps.is_none() {
+        let reason = "its queue has no timestamps".to_owned();
+        return Err(DeviceError::Refused { kernel: "a profile".to_owned(), reason }.into());
+    }
+    let plan = model.plan();
+    let buffers = Buffers::new(gpu, model)?;
+    let n_ctx = plan.context.n_ctx;
+    let depth = u32::try_from(depth).unwrap_or(u32::MAX).min(n_ctx - 1);
+    let mut pipelines = Pipelines::default();
+    let mut steps = Vec::new();
+    let widest = plan.steps.iter().filter(|step| step.class.outputs == 1).max_by_key(|step| step.class.rows);
+    if let Some(step) = widest {
+        let mut taken = Taken::new(gpu, plan, &buffers, step, &mut pipelines)?;
+        let rows = step.class.rows;
+        // What the profiled steps attend to.
+        for first in (0..depth).step_by(rows as usize) {
+            taken.seed(first, rows.min(depth - first))?;
+            taken.plain.run()?;
+        }
+        steps.push(taken.profile(graph, depth, rows.min(n_ctx - depth))?);
+    }
+    if let Some(step) = plan.steps.iter().find(|step| step.class.rows == 1) {
+        let mut taken = Taken::new(gpu, plan, &buffers, step, &mut pipelines)?;
+        steps.push(taken.profile(graph, depth, 1)?);
+    }
+    steps.reverse();
+    Ok(Profile { copy_bytes_per_second: copy_speed(gpu)?, steps })
+}
+
+/// A class of step, recorded with and without a timestamp after each launch.
+struct Taken<'a> {
+    plan: &'a Plan,
+    step: &'a PlannedStep,
+    buffers: &'a Buffers<'a>,
+    plain: Recorded,
+    timed: Recorded,
+}
+
+impl<'a> Taken<'a> {
+    fn new(
+        gpu: &Gpu,
+        plan: &'a Plan,
+        buffers: &'a Buffers<'a>,
+        step: &'a PlannedStep,
+        pipelines: &mut Pipelines,
+    ) -> Result<Self, LaunchError> {
+        let timed = RecordOptions { timestamps: true, ..RecordOptions::default() };
+        Ok(Self {
+            plan,
+            step,
+            buffers,
+            plain: record(gpu, step, &buffers.ids, pipelines, RecordOptions::default())?,
+            timed: record(gpu, step, &buffers.ids, pipelines, timed)?,
+        })
+    }
+
+    fn seed(&self, first: u32, n_rows: u32) -> Result<(), DeviceError> {
+        let token = |position: u32| position * 7919 % self.plan.n_vocab;
+        let row = |position: u32| StepRow { token: token(position), position, slot: 0 };
+        let rows: Vec<StepRow> = (first..first + n_rows).map(row).collect();
+        self.buffers.seed(self.plan, &rows, &[n_rows - 1], self.step.class.rows)
+    }
+
+    fn profile(&mut self, graph: &Graph, position: u32, n_rows: u32) -> Result<StepProfile, LaunchError> {
+        let run = |recorded: &Recorded| -> Result<Duration, LaunchError> {
+            self.seed(position, n_rows)?;
+            let started = Instant::now();
+            recorded.run()?;
+            Ok(started.elapsed())
+        };
+        let (mut undisturbed, mut timed) = (Vec::new(), Vec::new());
+        for _ in 0..=REPEATS {
+            undisturbed.push(run(&self.plain)?);
+            let host = run(&self.timed)?;
+            let timings = self.timed.timings()?.unwrap_or_default();
+            timed.push((host, timings));
+        }
+        // The first of each pays for what later ones find done.
+        let mut undisturbed = undisturbed.split_off(1);
+        let mut timed = timed.split_off(1);
+        undisturbed.sort();
+        timed.sort_by_key(|(host, _)| *host);
+        let (host, timings) = timed.swap_remove(REPEATS / 2);
+
+        let bytes = self.bytes(graph, position, n_rows);
+        let mut roles: BTreeMap<&str, RoleTime> = BTreeMap::new();
+        let mut census = BTreeMap::new();
+        for ((launch, timing), bytes) in self.step.launches.iter().zip(&timings).zip(bytes) {
+            let name = launch.call.name.as_str();
+            let role = self.plan.kernels.get(name).map_or(name, |kernel| kernel.role.as_str());
+            let new = || RoleTime { role: role.to_owned(), launches: 0, ns: 0.0, bytes: 0 };
+            let time = roles.entry(role).or_insert_with(new);
+            time.launches += 1;
+            time.ns += timing.ns;
+            time.bytes += bytes;
+            *census.entry(name.to_owned()).or_insert(0) += 1;
+        }
+        let mut roles: Vec<RoleTime> = roles.into_values().collect();
+        roles.sort_by(|a, b| b.ns.total_cmp(&a.ns));
+        Ok(StepProfile { rows: n_rows, position, roles, census, host, undisturbed: undisturbed[REPEATS / 2] })
+    }
+
+    /// Bytes that each launch has to move, its operands taken once.
+    fn bytes(&self, graph: &Graph, position: u32, n_rows: u32) -> Vec<u64> {
+        let last = u64::from(position + n_rows);
+        let op_of = |at: usize| {
+            let word = self.step.words.iter().find(|word| word.launches.contains(&at))?;
+            graph.nodes.get(word.nodes.start).map(|node| node.op)
+        };
+        let bytes = |(at, launch): (usize, &PlannedLaunch)| {
+            let op = op_of(at);
+            launch.call.args.bindings.iter().map(|range| self.moved(range, op, last, n_rows)).sum()
+        };
+        self.step.launches.iter().enumerate().map(bytes).collect()
+    }
+
+    fn moved(&self, range: &BufferRange, op: Option<Op>, last: u64, n_rows: u32) -> u64 {
+        let (plan, n_rows) = (self.plan, u64::from(n_rows));
+        match (&plan.buffers[range.buffer.0 as usize].holds, op) {
+            // One row of the table for each row of the step.
+            (Holds::Blocks { m, .. }, Some(Op::Embed { .. })) => range.bytes / u64::from(*m) * n_rows,
+            (Holds::Keys { .. } | Holds::Values { .. }, Some(Op::Attention { attention, .. })) => {
+                let seen = attention.window.map_or(last, |window| last.min(window as u64 + n_rows));
+                range.bytes * seen
+                    / (u64::from(plan.context.n_pages) * u64::from(kiln_kernels::kv_store::PAGE))
+            }
+            (Holds::Scratch, _) => range.bytes * n_rows / u64::from(plan.window.max(1)),
+            (Holds::Angles(_), _) => range.bytes * n_rows / u64::from(plan.context.n_ctx),
+            (Holds::Logits, _) => u64::from(plan.n_vocab) * 4,
+            _ => range.bytes,
+        }
+    }
+}
+
+/// Bytes read and written in a second by a copy too large for any cache.
+fn copy_speed(gpu: &Gpu) -> Result<Option<f64>, LaunchError> {
+    let bytes = COPY_BYTES.min(gpu.largest_buffer()).min(gpu.room().bytes / 4) / 4 * 4;
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let from = gpu.allocate(bytes, "the source of a copy")?;
+    let to = gpu.allocate(bytes, "the target of a copy");
+    let timed = to.clone().map_err(LaunchError::from).and_then(|to| {
+        let range = |buffer| BufferRange { buffer, offset_bytes: 0, bytes };
+        let mut recorder =
+            gpu.recorder("copy", RecordOptions { timestamps: true, ..RecordOptions::default() })?;
+        recorder.copy(range(from), range(to))?;
+        let recorded = recorder.finish()?;
+        let mut best: Option<f64> = None;
+        for _ in 0..=REPEATS {
+            recorded.run()?;
+            let ns: f64 = recorded.timings()?.iter().flatten().map(|timing| timing.ns).sum();
+            if ns > 0.0 {
+                best = Some(best.map_or(ns, |best| best.min(ns)));
+            }
+        }
+        Ok(best.map(|ns| 2.0 * bytes as f64 / ns * 1e9))
+    });
+    gpu.free(from);
+    to.into_iter().for_each(|to| gpu.free(to));
+    timed
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(speed) = self.copy_bytes_per_second {
+            writeln!(
+                f,
+                "memory   a copy reads and writes {:.1} GB/s; shares below are of that",
+                speed / 1e9
+            )?;
+        }
+        for step in &self.steps {
+            let (total, ms) = (step.ns(), |time: Duration| time.as_secs_f64() * 1e3);
+            writeln!(
+                f,
+                "step     of {} rows at position {}: {:.3} ms in its launches, {:.1} % of the {:.3} ms that the host \
+                 waited; {:.3} ms when nothing is timed",
+                step.rows,
+                step.position,
+                total / 1e6,
+                total / 1e4 / ms(step.host),
+                ms(step.host),
+                ms(step.undisturbed),
+            )?;
+            for role in &step.roles {
+                let speed = role.bytes as f64 / role.ns * 1e9;
+                let share = self.copy_bytes_per_second.map_or(0.0, |limit| 100.0 * speed / limit);
+                writeln!(
+                    f,
+                    "  {:<14} {:>4} launches {:>10.3} ms {:>5.1} % {:>9.1} GB/s {:>5.1} % of memory",
+                    role.role,
+                    role.launches,
+                    role.ns / 1e6,
+                    100.0 * role.ns / total,
+                    speed / 1e9,
+                    share,
+                )?;
+            }
+            let census = step.census.iter().map(|(kernel, n)| format!("{n} × {kernel}"));
+            writeln!(f, "  launches: {}", census.collect::<Vec<_>>().join(", "))?;
+        }
+        Ok(())
+    }
+}
