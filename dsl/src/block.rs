@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use half::f16;
 use kiln_abi::{DType, Location, spirv::Op};
-use kiln_spirv_emit::ir::{Member, Operand, Type, TypeId, ValueId};
+use kiln_spirv_emit::ir::{GlobalKind, Member, Operand, Type, TypeId, ValueId};
 pub use kiln_spirv_emit::layout::Extent;
 
 use crate::{
@@ -198,11 +198,12 @@ pub struct BufMut<T> {
 
 macro_rules! buffers {
     ($($buf:ident $rail:ident $declare:ident $writable:literal)*) => { $(
-        /// Declares the buffer of a kernel's parameter.
+        /// Declares the buffer of a kernel's parameter; `None` in variants that lack it, where any use is an error.
         #[track_caller]
-        pub fn $declare<T: Elem>(name: &str, binding: u32) -> $buf<T> {
+        pub fn $declare<T: Elem>(name: &str, binding: Option<u32>) -> $buf<T> {
             let at = Location::caller();
             let base = with(|s| {
+                let Some(binding) = binding else { return s.u32_const(0) };
                 let elem = T::ty(&mut Types(s), Memory::Buffer);
                 declare(s, name, binding, (elem, T::name(), T::BYTES), $writable, at)
             });
@@ -239,6 +240,28 @@ macro_rules! buffers {
 }
 buffers! { Buf ReadOnly buffer false BufMut ReadWrite buffer_mut true }
 
+impl<T: Elem> Buf<T> {
+    /// The same bytes as elements of another type: element i is the `U::BYTES` bytes from `i * U::BYTES` on.
+    ///
+    /// Both are read as long as they lie within the bound range; a view has no binding of its own.
+    #[track_caller]
+    pub fn view<U: Elem>(&self) -> Buf<U> {
+        let at = Location::caller();
+        let base = with(|s| {
+            let Some((binding, name)) = s.b.buffer_of(self.base) else { return self.base };
+            let elem = U::ty(&mut Types(s), Memory::Buffer);
+            let elem_name = U::name();
+            if let Some(base) = s.b.view_of(binding, elem) {
+                return base;
+            }
+            let name = format!("{name}_as_{elem_name}");
+            let kind = GlobalKind::Buffer { binding, elem, elem_name, writable: false, view: true };
+            s.b.buffer(&name, elem, U::BYTES, kind, at)
+        });
+        Buf { base, of: PhantomData }
+    }
+}
+
 fn declare(
     s: &mut Stage,
     name: &str,
@@ -247,7 +270,7 @@ fn declare(
     writable: bool,
     at: Location,
 ) -> ValueId {
-    let kind = kiln_spirv_emit::ir::GlobalKind::Buffer { binding, elem, elem_name, writable };
+    let kind = GlobalKind::Buffer { binding, elem, elem_name, writable, view: false };
     s.b.buffer(name, elem, stride, kind, at)
 }
 

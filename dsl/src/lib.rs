@@ -201,7 +201,7 @@ pub mod prelude {
         ops::{bitcast, select},
         place::{At, Local, Place, PlaceArray, Rail, ReadOnly, ReadWrite, Target, Workgroup, Writable},
         push::Push,
-        quant::{PackedFormat, QuantFormat},
+        quant::{PackedFormat, Plane, QuantFormat, Tensor, Unit, packed_decode4},
         subgroup,
         tile::{self, Acc, MatA, MatB, Sg, Tile, Wg, mul_add},
         value::{

@@ -32,6 +32,17 @@ pub fn subgroup_size(size: impl Into<Option<u32>>) -> Option<u32> {
     size.into()
 }
 
+/// The next binding number, for a buffer that this variant has.
+pub fn number(next: &std::cell::Cell<u32>, when: bool) -> Option<u32> {
+    when.then(|| next.replace(next.get() + 1))
+}
+
+/// The range of a buffer that some variants have; one that was forgotten is empty, which its contract refuses.
+pub fn range_when<T>(range: Option<abi::BufferRef<T>>, when: bool) -> Option<abi::BufferRange> {
+    let empty = abi::BufferRange { buffer: abi::BufferId(0), offset_bytes: 0, bytes: 0 };
+    when.then(|| range.map_or(empty, |r| r.range))
+}
+
 /// A type's name without its modules: `Q8_0`, `Pair<Q8_0, F16>`.
 pub fn short_name<T: ?Sized>() -> String {
     let mut out = String::new();

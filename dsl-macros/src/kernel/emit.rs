@@ -110,10 +110,14 @@ fn args_struct(f: &ItemFn, args: &Ident, generics: &Generics, params: &[Param]) 
     let (vis, wheres) = (&f.vis, &generics.where_clause);
     let doc = format!("The arguments of one launch of `{}`.", f.sig.ident);
     let fields = params.iter().filter_map(|p| match p {
-        Param::Buffer { name, elem, len, .. } => {
+        Param::Buffer { name, elem, len, when, .. } => {
             let len = len.as_ref().map(|l| format!(", at least `{}` elements", text(&quote!(#l))));
             let doc = format!("The buffer `{name}`{}.", len.unwrap_or_default());
-            Some(quote!(#[doc = #doc] pub #name: ::kiln_dsl::private::abi::BufferRef<#elem>,))
+            let ty = quote!(::kiln_dsl::private::abi::BufferRef<#elem>);
+            Some(match when {
+                Some(_) => quote!(#[doc = #doc] pub #name: ::core::option::Option<#ty>,),
+                None => quote!(#[doc = #doc] pub #name: #ty,),
+            })
         }
         Param::Push { name, ty } => Some(quote!(#[doc = "The push constants."] pub #name: #ty,)),
         Param::Comptime { .. } => None,
@@ -156,16 +160,18 @@ fn stage(f: &ItemFn, options: &Options, params: &[Param], errors: &mut Vec<syn::
     errors.extend(lower.into_errors());
     let body = if errors.len() > before { quote!({}) } else { body };
     let turbofish = types.as_turbofish();
-    let (mut inputs, mut passed, mut binding) = (Vec::new(), Vec::new(), 0u32);
+    let (mut inputs, mut passed) = (Vec::new(), Vec::new());
+    let bindings = hidden("bindings");
     for p in params {
         match p {
-            Param::Buffer { name, ty, elem, .. } => {
+            Param::Buffer { name, ty, elem, when, .. } => {
                 let (text, declare) = (name.to_string(), declaration(ty, name.span()));
                 inputs.push(quote!(#name: #ty));
+                let when = when.as_ref().map_or(quote!(true), |w| quote!(#w));
+                let number = quote!(::kiln_dsl::private::number(&#bindings, #when));
                 passed.push(
-                    quote_spanned!(name.span()=> &::kiln_dsl::private::#declare::<#elem>(#text, #binding)),
+                    quote_spanned!(name.span()=> &::kiln_dsl::private::#declare::<#elem>(#text, #number)),
                 );
-                binding += 1;
             }
             Param::Push { name, ty } => {
                 let text = name.to_string();
@@ -209,6 +215,8 @@ fn stage(f: &ItemFn, options: &Options, params: &[Param], errors: &mut Vec<syn::
         };
         let session = #begin #arguments;
         #stated
+        let #bindings = ::core::cell::Cell::new(0u32);
+        #host
         #ident #turbofish (#(#passed),*);
         session.finish()
     }
@@ -256,6 +264,11 @@ fn stated(options: &Options, host: &TokenStream) -> TokenStream {
     }
 }
 
+/// A name of ours.
+fn hidden(name: &str) -> Ident {
+    Ident::new(name, Span::mixed_site())
+}
+
 /// What declares a `&Buf<T>` or a `&BufMut<T>`.
 fn declaration(ty: &syn::Type, span: Span) -> Ident {
     let mut names = BTreeSet::new();
@@ -273,9 +286,12 @@ fn bind(options: &Options, params: &[Param], errors: &mut Vec<syn::Error>) -> To
     let mut push = None;
     for p in params {
         match p {
-            Param::Buffer { name, elem, len, .. } => {
-                ranges.push(quote!(args.#name.range));
-                needed.push(match len {
+            Param::Buffer { name, elem, len, when, .. } => {
+                ranges.push(match when {
+                    Some(w) => quote!(::kiln_dsl::private::range_when(args.#name, #w)),
+                    None => quote!(::core::option::Option::Some(args.#name.range)),
+                });
+                let count = match len {
                     Some(e) => {
                         let count = contract::count(e, errors);
                         quote!(::core::option::Option::Some(::kiln_dsl::private::needed_bytes(
@@ -284,7 +300,9 @@ fn bind(options: &Options, params: &[Param], errors: &mut Vec<syn::Error>) -> To
                         )))
                     }
                     None => quote!(::core::option::Option::None),
-                });
+                };
+                let when = when.as_ref().map_or(quote!(true), |w| quote!(#w));
+                needed.push(quote!((#when).then(|| #count)));
             }
             Param::Push { name, .. } => push = Some(name),
             Param::Comptime { .. } => {}
@@ -299,8 +317,8 @@ fn bind(options: &Options, params: &[Param], errors: &mut Vec<syn::Error>) -> To
         #host
         #push_name
         ::kiln_dsl::private::LaunchArgs {
-            bindings: ::std::vec![#(#ranges),*],
-            needed_bytes: ::std::vec![#(#needed),*],
+            bindings: [#(#ranges),*].into_iter().flatten().collect(),
+            needed_bytes: [#(#needed),*].into_iter().flatten().collect(),
             push: #push_bytes,
             grid: #grid,
         }
@@ -309,7 +327,7 @@ fn bind(options: &Options, params: &[Param], errors: &mut Vec<syn::Error>) -> To
 
 /// The comptime parameters by name, for the host expressions of the attribute.
 fn host_names(params: &[Param]) -> TokenStream {
-    comptime(params).map(|(n, _)| quote!(let #n = ::core::clone::Clone::clone(&self.#n);)).collect()
+    comptime(params).map(|(n, _)| quote!(#[allow(unused_variables)] let #n = ::core::clone::Clone::clone(&self.#n);)).collect()
 }
 
 fn comptime(params: &[Param]) -> impl Iterator<Item = (&Ident, &syn::Type)> {

@@ -13,8 +13,8 @@ use crate::signature::{Role, role};
 
 /// A parameter of a kernel.
 pub(crate) enum Param {
-    /// `&Buf<T>` or `&BufMut<T>`.
-    Buffer { name: Ident, ty: Type, elem: Box<Type>, len: Option<Box<Expr>> },
+    /// `&Buf<T>` or `&BufMut<T>`; `when` says which variants have it.
+    Buffer { name: Ident, ty: Type, elem: Box<Type>, len: Option<Box<Expr>>, when: Option<Box<Expr>> },
     /// `#[push] p: P`.
     Push { name: Ident, ty: Type },
     /// `#[comptime] c: C`.
@@ -93,16 +93,18 @@ fn param(p: &PatType, errors: &mut Vec<syn::Error>) -> syn::Result<Param> {
     };
     let mut attributes = p.attrs.clone();
     let weight = weight(&mut attributes, &p.ty, errors);
-    let mut len = None;
+    let (mut len, mut when) = (None, None);
     attributes.retain(|a| {
-        let is_len = a.path().is_ident("len");
-        if is_len {
-            match a.parse_args::<Expr>() {
-                Ok(e) => len = Some(e),
-                Err(e) => errors.push(e),
-            }
+        let said = match a.path() {
+            p if p.is_ident("len") => &mut len,
+            p if p.is_ident("when") => &mut when,
+            _ => return true,
+        };
+        match a.parse_args::<Expr>() {
+            Ok(e) => *said = Some(e),
+            Err(e) => errors.push(e),
         }
-        !is_len
+        false
     });
     let ty = (*p.ty).clone();
     let role = role(&mut attributes, errors);
@@ -112,11 +114,17 @@ fn param(p: &PatType, errors: &mut Vec<syn::Error>) -> syn::Result<Param> {
     if let (Some(weight), Role::Push | Role::Comptime) = (weight, role) {
         errors.push(syn::Error::new(weight, "`#[weight]` is a buffer's role"));
     }
+    if let (Some(when), Role::Push | Role::Comptime) = (&when, role) {
+        errors.push(syn::Error::new(when.span(), "`#[when]` says which variants have a buffer"));
+    }
     match role {
         Role::Push => Ok(Param::Push { name, ty }),
         Role::Comptime => Ok(Param::Comptime { name, ty }),
         Role::Plain => match element(&ty) {
-            Some(elem) => Ok(Param::Buffer { name, elem: Box::new(elem), ty, len: len.map(Box::new) }),
+            Some(elem) => {
+                let (elem, len, when) = (Box::new(elem), len.map(Box::new), when.map(Box::new));
+                Ok(Param::Buffer { name, ty, elem, len, when })
+            }
             None => {
                 let message =
                     "a kernel's parameter is `&Buf<T>`, `&BufMut<T>`, `#[push] p: P` or `#[comptime] c: C`";

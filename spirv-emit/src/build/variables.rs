@@ -26,6 +26,23 @@ impl Builder {
         self.global(name, StorageClass::StorageBuffer, block, kind, at)
     }
 
+    /// Binding and name of the buffer behind a pointer that [`Builder::buffer`] gave.
+    pub fn buffer_of(&self, pointer: ValueId) -> Option<(u32, String)> {
+        let global = self.module.globals.iter().find(|g| g.value == pointer)?;
+        match global.kind {
+            GlobalKind::Buffer { binding, .. } => Some((binding, global.name.clone())),
+            GlobalKind::Push { .. } | GlobalKind::Workgroup | GlobalKind::BuiltIn(_) => None,
+        }
+    }
+
+    /// The pointer of a binding with that element type, if it is declared.
+    pub fn view_of(&self, binding: u32, elem: TypeId) -> Option<ValueId> {
+        let is = |g: &&Global| {
+            matches!(g.kind, GlobalKind::Buffer { binding: b, elem: e, .. } if b == binding && e == elem)
+        };
+        self.module.globals.iter().find(is).map(|g| g.value)
+    }
+
     /// Declares the push-constant block; returns the pointer to its struct.
     pub fn push_block(&mut self, name: &str, block: TypeId, at: Location) -> ValueId {
         self.global(name, StorageClass::PushConstant, block, GlobalKind::Push { block }, at)

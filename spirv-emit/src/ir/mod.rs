@@ -91,6 +91,8 @@ pub enum GlobalKind {
         elem_name: String,
         /// Declared `BufMut`: the kernel may store to it.
         writable: bool,
+        /// Another element type over a binding that is declared already.
+        view: bool,
     },
     /// The push-constant block.
     Push {

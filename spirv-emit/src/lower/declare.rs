@@ -159,7 +159,7 @@ impl Writer<'_> {
     /// Declares a module-scope variable with its decorations.
     ///
     /// Buffers are `Restrict`: a launch is refused when a written range overlaps another argument's, so no store
-    /// through one buffer is ever seen through another.
+    /// through one buffer is ever seen through another. A binding with views, which is only read, is `Aliased`.
     pub(super) fn global(&mut self, index: usize, global: &Global) {
         let ty = self.ty(self.module.value(global.value).ty);
         let variable = self.value(global.value);
@@ -174,11 +174,15 @@ impl Writer<'_> {
             GlobalKind::Buffer { binding, .. } => {
                 self.decorate(variable, Decoration::DescriptorSet, &[0]);
                 self.decorate(variable, Decoration::Binding, &[*binding]);
-                self.decorate(variable, Decoration::Restrict, &[]);
+                let shared = self.module.globals.iter().any(
+                    |g| matches!(g.kind, GlobalKind::Buffer { binding: b, view: true, .. } if b == *binding),
+                );
+                let aliasing = if shared { Decoration::Aliased } else { Decoration::Restrict };
+                self.decorate(variable, aliasing, &[]);
                 if !self.touched[index].stores {
                     self.decorate(variable, Decoration::NonWritable, &[]);
                 }
-                if !self.touched[index].loads {
+                if self.touched[index].stores && !self.touched[index].loads {
                     self.decorate(variable, Decoration::NonReadable, &[]);
                 }
             }

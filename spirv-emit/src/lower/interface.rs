@@ -22,12 +22,17 @@ pub(super) fn layout(
     let mut push: Vec<PushField> = Vec::new();
     for (global, touched) in module.globals.iter().zip(touched) {
         match &global.kind {
-            GlobalKind::Buffer { binding, elem, elem_name, .. } => bindings.push(BindingLayout {
+            // Views are only read, as is what they are views of.
+            GlobalKind::Buffer { view: true, .. } => {}
+            GlobalKind::Buffer { binding, elem, elem_name, writable, .. } => bindings.push(BindingLayout {
                 name: global.name.clone(),
                 index: *binding,
                 elem: elem_name.clone(),
                 elem_bytes: layout::stride(&module.types, *elem).unwrap_or(0),
-                access: touched.access().unwrap_or(Access::ReadWrite),
+                access: match writable {
+                    true => touched.access().unwrap_or(Access::ReadWrite),
+                    false => Access::Read,
+                },
             }),
             GlobalKind::Push { block } => push.extend(push_fields(module, *block)),
             GlobalKind::Workgroup | GlobalKind::BuiltIn(_) => {}

@@ -37,7 +37,18 @@ pub(super) fn subgroup_size(facts: &Facts<'_>, report: &mut Report<'_>) {
 pub(super) fn bindings(facts: &Facts<'_>, report: &mut Report<'_>) {
     let mut next = 0;
     for global in &facts.module.globals {
-        let GlobalKind::Buffer { binding, .. } = global.kind else { continue };
+        let GlobalKind::Buffer { binding, view, writable, .. } = global.kind else { continue };
+        if view {
+            let is_of = |g: &Global| {
+                matches!(g.kind, GlobalKind::Buffer { binding: b, view: false, writable: false, .. } if b == binding)
+            };
+            if writable || !facts.module.globals.iter().any(is_of) {
+                let name = &global.name;
+                let message = format!("expected {name} to view a buffer that the kernel only reads; binding {binding} is none");
+                report.add(global.at, message);
+            }
+            continue;
+        }
         if binding != next {
             let name = &global.name;
             report.add(global.at, format!("expected binding {next} for {name}; found {binding}"));
@@ -47,8 +58,16 @@ pub(super) fn bindings(facts: &Facts<'_>, report: &mut Report<'_>) {
 }
 
 pub(super) fn touched(facts: &Facts<'_>, report: &mut Report<'_>) {
-    for (global, touched) in facts.module.globals.iter().zip(touched_globals(facts.module)) {
-        if matches!(global.kind, GlobalKind::Buffer { .. }) && touched.access().is_none() {
+    let touched = touched_globals(facts.module);
+    let reached = |number: u32| {
+        facts.module.globals.iter().zip(&touched).any(|(global, touched)| {
+            matches!(global.kind, GlobalKind::Buffer { binding, .. } if binding == number)
+                && touched.access().is_some()
+        })
+    };
+    for global in &facts.module.globals {
+        let GlobalKind::Buffer { binding, view: false, .. } = global.kind else { continue };
+        if !reached(binding) {
             let name = &global.name;
             report.add(
                 global.at,
