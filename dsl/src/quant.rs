@@ -3,11 +3,15 @@
 use kiln_dsl_macros::device;
 use kiln_spirv_emit::ir::Const;
 
+use std::rc::Rc;
+
 use crate::{
-    block::Buf,
+    block::{Buf, Shared},
+    builtin::{barrier, local_id, workgroup_invocations},
+    control::{Hint, end_loop, for_loop},
     math::{Vec4Methods, fma, vec4},
     ops::{add, bitand, cast, div, mul, rem, select, shl, shr},
-    place::At,
+    place::{At, write},
     session::with,
     value::{Ex, Read, Vec4},
 };
@@ -19,7 +23,7 @@ use crate::{
 pub struct Plane {
     /// Bytes of the field: 1, 2, or a multiple of 4.
     pub bytes: u32,
-    /// Units that share it: 1 for a field of the unit.
+    /// Units that share it: 1 for a field of the unit, 0 for a table that the whole tensor shares.
     pub units: u32,
 }
 
@@ -27,9 +31,24 @@ pub struct Plane {
 pub const PLANE_ALIGN: u32 = 16;
 
 impl Plane {
-    /// A field of `bytes` bytes in each of `n_units` units or their blocks.
+    /// A field of `bytes` bytes in each unit.
+    pub const fn unit(bytes: u32) -> Self {
+        Plane { bytes, units: 1 }
+    }
+
+    /// A field of `bytes` bytes that `units` units, a block, share.
+    pub const fn block(bytes: u32, units: u32) -> Self {
+        Plane { bytes, units }
+    }
+
+    /// A table of `words` 32-bit words, once for the tensor; it is the last plane.
+    pub const fn table(words: u32) -> Self {
+        Plane { bytes: 4 * words, units: 0 }
+    }
+
     const fn bytes_of(self, n_units: u64) -> u64 {
-        (n_units / self.units as u64 * self.bytes as u64).next_multiple_of(PLANE_ALIGN as u64)
+        let n = if self.units == 0 { 1 } else { n_units / self.units as u64 };
+        (n * self.bytes as u64).next_multiple_of(PLANE_ALIGN as u64)
     }
 }
 
@@ -116,6 +135,7 @@ pub struct Tensor {
     words: Buf<u32>,
     /// Of each plane: what it is, and its first byte.
     planes: Vec<(Plane, Ex<u32>)>,
+    staged: Option<Rc<Shared<u32>>>,
 }
 
 impl Tensor {
@@ -127,19 +147,40 @@ impl Tensor {
         for (i, &plane) in F::PLANES.iter().enumerate() {
             planes.push((plane, first));
             if i + 1 < F::PLANES.len() {
-                let bytes = mul(div(n_units, number(plane.units)), number(plane.bytes));
+                let fields = match plane.units {
+                    1 => n_units,
+                    units => div(n_units, number(units.max(1))),
+                };
+                let bytes = mul(fields, number(plane.bytes));
                 let aligned = bitand(add(bytes, number(PLANE_ALIGN - 1)), number(!(PLANE_ALIGN - 1)));
-                first = add(first, aligned);
+                first = if i == 0 { aligned } else { add(first, aligned) };
             }
         }
-        Tensor { words: words.view(), planes }
+        Tensor { words: words.view(), planes, staged: None }
+    }
+
+    /// The same with its table, if it has one, in workgroup memory. It holds a barrier then, so all invocations of
+    /// the workgroup come here.
+    #[track_caller]
+    pub fn stage(mut self) -> Self {
+        if let Some(&(plane, first)) = self.planes.last().filter(|(plane, _)| plane.units == 0) {
+            let staged = Shared::new(number(plane.bytes / 4));
+            let first = shr(first, number(2));
+            let (counted, i) =
+                for_loop(local_id(), number(plane.bytes / 4), workgroup_invocations(), Hint::None);
+            write(&staged.at(i), self.words.at(add(first, i)).read());
+            end_loop(counted);
+            barrier();
+            self.staged = Some(Rc::new(staged));
+        }
+        self
     }
 
     /// Its unit `index`: nothing is loaded yet.
     #[track_caller]
     pub fn unit(&self, index: Ex<u32>) -> Unit {
         let fields = self.planes.iter().map(|&(plane, first)| Field { plane, first, loaded: Vec::new() });
-        Unit { words: self.words.view(), fields: fields.collect(), index }
+        Unit { words: self.words.view(), fields: fields.collect(), index, staged: self.staged.clone() }
     }
 }
 
@@ -157,6 +198,7 @@ pub struct Unit {
     words: Buf<u32>,
     fields: Vec<Field>,
     index: Ex<u32>,
+    staged: Option<Rc<Shared<u32>>>,
 }
 
 impl Unit {
@@ -165,8 +207,8 @@ impl Unit {
     pub fn load(mut self) -> Self {
         for plane in 0..self.fields.len() {
             let field = &self.fields[plane].plane;
-            let (bytes, whole) = (field.bytes, field.units == 1 || field.bytes <= 4);
-            if !whole {
+            let (bytes, units) = (field.bytes, field.units);
+            if units == 0 || units > 1 && bytes > 4 {
                 continue;
             }
             let mut loaded = Vec::new();
@@ -206,6 +248,15 @@ impl Unit {
         }
     }
 
+    /// Word `i` of the format's table.
+    #[track_caller]
+    pub fn lookup(&self, i: Ex<u32>) -> Ex<u32> {
+        match &self.staged {
+            Some(table) => table.at(i).read(),
+            None => self.word_in_memory(self.fields.len() - 1, i),
+        }
+    }
+
     /// A field of one or two bytes, zeros above.
     #[track_caller]
     pub fn small(&self, plane: usize) -> Ex<u32> {
@@ -220,6 +271,8 @@ impl Unit {
     fn start(&self, plane: usize, size: u32) -> Ex<u32> {
         let Field { plane, first, .. } = &self.fields[plane];
         let index = match plane.units {
+            0 if size == 1 => return *first,
+            0 => return shr(*first, number(size.ilog2())),
             1 => self.index,
             units => div(self.index, number(units)),
         };

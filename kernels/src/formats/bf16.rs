@@ -9,15 +9,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::HostFormat;
-
-/// Four values, the piece that kernels read at once.
-#[derive(Block)]
-pub struct Bf16Block {
-    v: [u32; 2],
-}
-
-const _: () = assert!(Bf16Block::BYTES == 8);
+use super::{Format, HostFormat};
 
 /// The format.
 pub struct Bf16;
@@ -32,19 +24,22 @@ impl HostFormat for Bf16 {
     }
 }
 
+impl Format for Bf16 {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        (plane == 0).then_some(16 * 8 * unit + bit)
+    }
+}
+
 #[device]
 impl QuantFormat for Bf16 {
-    type Block = Bf16Block;
-    const BLK: u32 = 4;
+    const BLK: u32 = 1;
+    const UNIT: u32 = 8;
+    const PLANES: &'static [Plane] = &[Plane::unit(16)];
 
-    fn decode<R: Rail>(b: &BlockRef<Bf16Block, R>, at: u32) -> f32 {
-        widen((b.v[at >> 1] >> ((at & 1) * 16)) << 16)
-    }
-
-    fn decode4<R: Rail>(b: &BlockRef<Bf16Block, R>, at: u32) -> Vec4<f32> {
-        let a = b.v[at >> 1];
-        let c = b.v[(at >> 1) + 1];
-        vec4(widen(a << 16), widen(a & 0xffff_0000), widen(c << 16), widen(c & 0xffff_0000))
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        let a = u.word(0, at >> 1);
+        let b = u.word(0, (at >> 1) + 1);
+        vec4(widen(a << 16), widen(a & 0xffff_0000), widen(b << 16), widen(b & 0xffff_0000))
     }
 }
 

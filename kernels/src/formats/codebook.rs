@@ -1,5 +1,7 @@
 //! Rules that several codebook formats share: the signs and the tables of sixteen values.
 
+use kiln_dsl::prelude::*;
+
 /// The values of the IQ4 formats.
 pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
@@ -18,4 +20,24 @@ pub fn write_signed(out: &mut [f32], scale: f32, values: impl IntoIterator<Item 
         let product = scale * value;
         *out = if signs >> j & 1 == 1 { -product } else { product };
     }
+}
+
+/// For each byte of two nibbles, their values: the low one's in byte 0, the high one's in byte 2.
+pub fn pair_table(values: &[i8; 16]) -> Vec<u32> {
+    let value = |nibble: usize| u32::from(values[nibble].cast_unsigned());
+    (0..256).map(|byte| value(byte & 15) | value(byte >> 4) << 16).collect()
+}
+
+/// Signs from the seven bits that files keep: the eighth makes the number of minus signs even.
+#[device]
+pub fn all_signs(seven: u32) -> u32 {
+    seven | ((count_ones(seven) & 1) << 7)
+}
+
+/// Four bytes, none of them zero, negated where their bit of `signs` is set.
+#[device]
+pub fn signed(bytes: u32, signs: u32) -> u32 {
+    // Bit j to bit 8j; then -b is !b + 1, which carries into no other byte.
+    let ones = (signs * 0x0020_4081) & 0x0101_0101;
+    (bytes ^ (ones * 255)) + ones
 }

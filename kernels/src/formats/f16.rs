@@ -9,15 +9,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{HostFormat, f16_at};
-
-/// Four values, the piece that kernels read at once.
-#[derive(Block)]
-pub struct F16Block {
-    v: [u32; 2],
-}
-
-const _: () = assert!(F16Block::BYTES == 8);
+use super::{Format, HostFormat, f16_at};
 
 /// The format.
 pub struct F16;
@@ -32,18 +24,21 @@ impl HostFormat for F16 {
     }
 }
 
+impl Format for F16 {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        (plane == 0).then_some(16 * 8 * unit + bit)
+    }
+}
+
 #[device]
 impl QuantFormat for F16 {
-    type Block = F16Block;
-    const BLK: u32 = 4;
+    const BLK: u32 = 1;
+    const UNIT: u32 = 8;
+    const PLANES: &'static [Plane] = &[Plane::unit(16)];
 
-    fn decode<R: Rail>(b: &BlockRef<F16Block, R>, at: u32) -> f32 {
-        unpack_half(b.v[at >> 1] >> ((at & 1) * 16)).x()
-    }
-
-    fn decode4<R: Rail>(b: &BlockRef<F16Block, R>, at: u32) -> Vec4<f32> {
-        let a = unpack_half(b.v[at >> 1]);
-        let c = unpack_half(b.v[(at >> 1) + 1]);
-        vec4(a.x(), a.y(), c.x(), c.y())
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        let a = unpack_half(u.word(0, at >> 1));
+        let b = unpack_half(u.word(0, (at >> 1) + 1));
+        vec4(a.x(), a.y(), b.x(), b.y())
     }
 }

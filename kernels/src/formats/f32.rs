@@ -9,15 +9,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::HostFormat;
-
-/// Four values, the piece that kernels read at once.
-#[derive(Block)]
-pub struct F32Block {
-    v: [f32; 4],
-}
-
-const _: () = assert!(F32Block::BYTES == 16);
+use super::{Format, HostFormat};
 
 /// The format.
 pub struct F32;
@@ -32,16 +24,24 @@ impl HostFormat for F32 {
     }
 }
 
+impl Format for F32 {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        (plane == 0).then_some(32 * 4 * unit + bit)
+    }
+}
+
 #[device]
 impl QuantFormat for F32 {
-    type Block = F32Block;
-    const BLK: u32 = 4;
+    const BLK: u32 = 1;
+    const UNIT: u32 = 4;
+    const PLANES: &'static [Plane] = &[Plane::unit(16)];
 
-    fn decode<R: Rail>(b: &BlockRef<F32Block, R>, at: u32) -> f32 {
-        b.v[at]
-    }
-
-    fn decode4<R: Rail>(b: &BlockRef<F32Block, R>, at: u32) -> Vec4<f32> {
-        vec4(b.v[at], b.v[at + 1], b.v[at + 2], b.v[at + 3])
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        vec4(
+            bitcast::<f32, u32>(u.word(0, at)),
+            bitcast::<f32, u32>(u.word(0, at + 1)),
+            bitcast::<f32, u32>(u.word(0, at + 2)),
+            bitcast::<f32, u32>(u.word(0, at + 3)),
+        )
     }
 }

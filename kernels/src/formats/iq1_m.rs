@@ -10,8 +10,9 @@
 //! set). Outside reference: gguf 0.19.0 (`gguf.quants.IQ1_M`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, grids, iq1_s::SHIFT, nibble_at, u16_at};
+use super::{Format, HostFormat, grids, half_bits, iq1_s::{SHIFT, shifted, shifted_table}, nibble_at, u16_at};
 
 /// The format.
 pub struct Iq1M;
@@ -20,6 +21,12 @@ const QH: usize = 32;
 const SCALES: usize = 48;
 const _: () = assert!(SCALES + 8 == Iq1M::GEOMETRY.bytes() as usize);
 
+/// The scale of the block, in four pieces.
+fn d(block: &[u8]) -> f32 {
+    let piece = |w: usize| u16_at(block, SCALES + 2 * w) >> 12 << (4 * w);
+    half::f16::from_bits((0..4).fold(0, |d, w| d | piece(w))).to_f32()
+}
+
 impl HostFormat for Iq1M {
     const ID: u32 = 29;
     const NAME: &'static str = "IQ1_M";
@@ -27,8 +34,7 @@ impl HostFormat for Iq1M {
 
     fn dequantize(block: &[u8], out: &mut [f32]) {
         let word = |w: usize| u16_at(block, SCALES + 2 * w);
-        let d = (0..4).fold(0, |d, w| d | word(w) >> 12 << (4 * w));
-        let d = half::f16::from_bits(d).to_f32();
+        let d = d(block);
         for (l, out) in out.chunks_exact_mut(8).enumerate() {
             let scale = d * f32::from(2 * (word(l / 8) >> (3 * (l / 2 % 4)) & 7) + 1);
             let qh = nibble_at(block, QH, l);
@@ -38,5 +44,57 @@ impl HostFormat for Iq1M {
                 *out = scale * (value + shift);
             }
         }
+    }
+}
+
+impl Format for Iq1M {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => Some(32 * unit + bit),
+            1 => Some(8 * QH + 16 * unit + bit),
+            2 if bit < 6 => {
+                let group = 2 * unit + bit / 3;
+                Some(8 * SCALES + 16 * (group / 4) + 3 * (group % 4) + bit % 3)
+            }
+            3 => Some(8 * SCALES + 16 * (bit / 4) + 12 + bit % 4),
+            _ => None,
+        }
+    }
+
+    fn offset(block: &[u8], i: usize) -> f32 {
+        let (word, group) = (u16_at(block, SCALES + 2 * (i / 64)), i / 16);
+        -9.0 / 8.0 * d(block) * f32::from(2 * (word >> (3 * (group % 4)) & 7) + 1)
+    }
+
+    fn table() -> Vec<u32> {
+        shifted_table()
+    }
+}
+
+#[device]
+impl QuantFormat for Iq1M {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(4), Plane::unit(2), Plane::unit(1), Plane::block(2, 8), Plane::table(2048)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Iq1M>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Iq1M {
+    const GROUP: u32 = 16;
+    const OFFSET: bool = true;
+
+    fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
+        let scale = half_bits(u.small(3)) * ((((u.small(2) >> (group * 3)) & 7) * 2 + 1) as f32) * 0.125;
+        (scale, -9.0 * scale)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        let (l, qh) = (pack >> 1, u.small(1) >> ((pack >> 1) * 4));
+        let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | ((qh & 7) << 8);
+        shifted(u.lookup(index), pack & 1, (qh >> 3) & 1)
     }
 }

@@ -10,8 +10,9 @@
 //! set). Outside reference: gguf 0.19.0 (`gguf.quants.IQ1_S`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, f16_at, grids, u16_at};
+use super::{Format, HostFormat, f16_at, grids, half_bits, u16_at};
 
 /// The format.
 pub struct Iq1S;
@@ -40,4 +41,66 @@ impl HostFormat for Iq1S {
             }
         }
     }
+}
+
+impl Format for Iq1S {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => Some(8 * QS + 32 * unit + bit),
+            1 => Some(8 * QH + 16 * unit + bit),
+            2 => Some(bit),
+            _ => None,
+        }
+    }
+
+    fn offset(block: &[u8], i: usize) -> f32 {
+        -9.0 / 8.0 * f16_at(block, 0) * f32::from(2 * (u16_at(block, QH + 2 * (i / 32)) >> 12 & 7) + 1)
+    }
+
+    fn table() -> Vec<u32> {
+        shifted_table()
+    }
+}
+
+#[device]
+impl QuantFormat for Iq1S {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(4), Plane::unit(2), Plane::block(2, 8), Plane::table(2048)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Iq1S>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Iq1S {
+    const GROUP: u32 = 32;
+    const OFFSET: bool = true;
+
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let scale = half_bits(u.small(2)) * ((((u.small(1) >> 12) & 7) * 2 + 1) as f32) * 0.125;
+        (scale, -9.0 * scale)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        let (l, qh) = (pack >> 1, u.small(1));
+        let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | (((qh >> (l * 3)) & 7) << 8);
+        shifted(u.lookup(index), pack & 1, qh >> 15)
+    }
+}
+
+/// The codebook: an entry a word, value j + 1 of it in the low two bits of byte j mod 4's half j / 4.
+pub(super) fn shifted_table() -> Vec<u32> {
+    let word = |entry: usize| {
+        let values = grids::IQ1.entry(entry);
+        values.iter().enumerate().fold(0, |w, (j, v)| w | ((*v + 1.0) as u32) << (8 * (j % 4) + 4 * (j / 4)))
+    };
+    (0..2048).map(word).collect()
+}
+
+/// Eight times the value, and the shift, plus nine: four of an entry's elements as bytes from 0 to 18.
+#[device]
+pub(super) fn shifted(entry: u32, half: u32, minus: u32) -> u32 {
+    (((entry >> (half * 4)) & 0x0303_0303) << 3) | ((1 - minus) * 0x0202_0202)
 }

@@ -12,8 +12,9 @@
 //! (`gguf.quants.IQ2_S`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, codebook::write_signed, f16_at, grids, nibble_at};
+use super::{Format, HostFormat, codebook::{signed, write_signed}, f16_at, grids, half_bits, nibble_at};
 
 /// The format.
 pub struct Iq2S;
@@ -37,5 +38,48 @@ impl HostFormat for Iq2S {
             let entry = grids::IQ2_S.entry(usize::from(block[QS + l]) | high << 8);
             write_signed(out, scale, entry, block[SIGNS + l]);
         }
+    }
+}
+
+impl Format for Iq2S {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => Some(8 * if bit < 32 { QS } else { SIGNS - 4 } + 32 * unit + bit),
+            1 => Some(8 * if bit < 8 { QH } else { SCALES - 1 } + 8 * unit + bit),
+            2 => Some(bit),
+            _ => None,
+        }
+    }
+
+    fn table() -> Vec<u32> {
+        grids::IQ2_S.bytes()
+    }
+}
+
+#[device]
+impl QuantFormat for Iq2S {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::unit(2), Plane::block(2, 8), Plane::table(2048)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Iq2S>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Iq2S {
+    const GROUP: u32 = 16;
+    const OFFSET: bool = false;
+
+    fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
+        let d = half_bits(u.small(2));
+        (d * (0.5 + (((u.small(1) >> (group * 4 + 8)) & 15) as f32)) * 0.25, 0.0)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        let (l, extra) = (pack >> 1, u.small(1));
+        let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | (((extra >> (l * 2)) & 3) << 8);
+        signed(u.lookup(index * 2 + (pack & 1)), (u.word(0, 1) >> (pack * 4)) & 15)
     }
 }

@@ -11,12 +11,9 @@
 //! (`gguf.quants.IQ2_XS`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{
-    HostFormat,
-    codebook::{even_signs, write_signed},
-    f16_at, grids, nibble_at, u16_at,
-};
+use super::{Format, HostFormat, codebook::{all_signs, even_signs, signed, write_signed}, f16_at, grids, half_bits, nibble_at, u16_at};
 
 /// The format.
 pub struct Iq2Xs;
@@ -38,5 +35,48 @@ impl HostFormat for Iq2Xs {
             let entry = grids::IQ2_XS.entry(usize::from(word & 511));
             write_signed(out, scale, entry, even_signs(u32::from(word >> 9)));
         }
+    }
+}
+
+impl Format for Iq2Xs {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => Some(8 * QS + 64 * unit + bit),
+            1 => Some(8 * SCALES + 8 * unit + bit),
+            2 => Some(bit),
+            _ => None,
+        }
+    }
+
+    fn table() -> Vec<u32> {
+        grids::IQ2_XS.bytes()
+    }
+}
+
+#[device]
+impl QuantFormat for Iq2Xs {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::unit(1), Plane::block(2, 8), Plane::table(1024)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Iq2Xs>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Iq2Xs {
+    const GROUP: u32 = 16;
+    const OFFSET: bool = false;
+
+    fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
+        let d = half_bits(u.small(2));
+        (d * (0.5 + (((u.small(1) >> (group * 4)) & 15) as f32)) * 0.25, 0.0)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        let entry = (u.word(0, pack >> 2) >> (((pack >> 1) & 1) * 16)) & 0xffff;
+        let signs = all_signs(entry >> 9);
+        signed(u.lookup((entry & 0x1ff) * 2 + (pack & 1)), (signs >> ((pack & 1) * 4)) & 15)
     }
 }

@@ -10,12 +10,9 @@
 //! (`gguf.quants.IQ2_XXS`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{
-    HostFormat,
-    codebook::{even_signs, write_signed},
-    f16_at, grids, u32_at,
-};
+use super::{Format, HostFormat, codebook::{all_signs, even_signs, signed, write_signed}, f16_at, grids, half_bits, u32_at};
 
 /// The format.
 pub struct Iq2Xxs;
@@ -38,5 +35,48 @@ impl HostFormat for Iq2Xxs {
                 write_signed(out, scale, entry, even_signs(word >> (7 * l)));
             }
         }
+    }
+}
+
+impl Format for Iq2Xxs {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => Some(8 * GROUPS + 64 * unit + bit),
+            1 => Some(bit),
+            _ => None,
+        }
+    }
+
+    fn table() -> Vec<u32> {
+        grids::IQ2_XXS.bytes()
+    }
+}
+
+#[device]
+impl QuantFormat for Iq2Xxs {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::block(2, 8), Plane::table(512)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Iq2Xxs>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Iq2Xxs {
+    const GROUP: u32 = 32;
+    const OFFSET: bool = false;
+
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let d = half_bits(u.small(1));
+        (d * (0.5 + ((u.word(0, 1) >> 28) as f32)) * 0.25, 0.0)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        let l = pack >> 1;
+        let index = (u.word(0, 0) >> (l * 8)) & 0xff;
+        let signs = all_signs((u.word(0, 1) >> (l * 7)) & 0x7f);
+        signed(u.lookup(index * 2 + (pack & 1)), (signs >> ((pack & 1) * 4)) & 15)
     }
 }

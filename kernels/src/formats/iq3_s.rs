@@ -12,8 +12,9 @@
 //! (`gguf.quants.IQ3_S`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, codebook::write_signed, f16_at, grids, nibble_at};
+use super::{Format, HostFormat, codebook::{signed, write_signed}, f16_at, grids, half_bits, nibble_at};
 
 /// The format.
 pub struct Iq3S;
@@ -40,5 +41,53 @@ impl HostFormat for Iq3S {
             let values = entry(2 * l).into_iter().chain(entry(2 * l + 1));
             write_signed(out, scale, values, block[SIGNS + l]);
         }
+    }
+}
+
+impl Format for Iq3S {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => Some(8 * QS + 64 * unit + bit),
+            1 => Some(8 * SIGNS + 32 * unit + bit),
+            2 => match bit {
+                0..8 => Some(8 * QH + 8 * unit + bit),
+                8..12 => Some(8 * SCALES + 4 * unit + bit - 8),
+                _ => None,
+            },
+            3 => Some(bit),
+            _ => None,
+        }
+    }
+
+    fn table() -> Vec<u32> {
+        grids::IQ3_S.bytes()
+    }
+}
+
+#[device]
+impl QuantFormat for Iq3S {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::unit(4), Plane::unit(2), Plane::block(2, 8), Plane::table(512)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Iq3S>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Iq3S {
+    const GROUP: u32 = 32;
+    const OFFSET: bool = false;
+
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let d = half_bits(u.small(3));
+        (d * (1.0 + 2.0 * ((u.small(2) >> 8) as f32)), 0.0)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        let high = (u.small(2) >> pack) & 1;
+        let index = ((u.word(0, pack >> 2) >> ((pack & 3) * 8)) & 0xff) | (high << 8);
+        signed(u.lookup(index), (u.word(1, 0) >> (pack * 4)) & 15)
     }
 }

@@ -11,12 +11,9 @@
 //! (`gguf.quants.IQ3_XXS`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{
-    HostFormat,
-    codebook::{even_signs, write_signed},
-    f16_at, grids, u32_at,
-};
+use super::{Format, HostFormat, codebook::{all_signs, even_signs, signed, write_signed}, f16_at, grids, half_bits, u32_at};
 
 /// The format.
 pub struct Iq3Xxs;
@@ -39,5 +36,48 @@ impl HostFormat for Iq3Xxs {
             let values = entry(2 * l).into_iter().chain(entry(2 * l + 1));
             write_signed(out, scale, values, even_signs(word >> (7 * (l % 4))));
         }
+    }
+}
+
+impl Format for Iq3Xxs {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => Some(8 * QS + 64 * unit + bit),
+            1 => Some(8 * SIGNS + 32 * unit + bit),
+            2 => Some(bit),
+            _ => None,
+        }
+    }
+
+    fn table() -> Vec<u32> {
+        grids::IQ3_XXS.bytes()
+    }
+}
+
+#[device]
+impl QuantFormat for Iq3Xxs {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::unit(4), Plane::block(2, 8), Plane::table(256)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Iq3Xxs>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Iq3Xxs {
+    const GROUP: u32 = 32;
+    const OFFSET: bool = false;
+
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let d = half_bits(u.small(2));
+        (d * (0.5 + ((u.word(1, 0) >> 28) as f32)) * 0.5, 0.0)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        let index = (u.word(0, pack >> 2) >> ((pack & 3) * 8)) & 0xff;
+        let signs = all_signs((u.word(1, 0) >> ((pack >> 1) * 7)) & 0x7f);
+        signed(u.lookup(index), (signs >> ((pack & 1) * 4)) & 15)
     }
 }

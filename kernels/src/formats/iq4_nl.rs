@@ -8,8 +8,9 @@
 //! Value: `d · table[q]` (table: `codebook.rs`). Outside reference: gguf 0.19.0 (`gguf.quants.IQ4_NL`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, codebook::IQ4_VALUES, f16_at};
+use super::{Format, HostFormat, codebook::{IQ4_VALUES, pair_table}, f16_at, half_bits, layout::coded_nibble};
 
 /// The format.
 pub struct Iq4Nl;
@@ -30,5 +31,49 @@ impl HostFormat for Iq4Nl {
             out[j] = value(q & 15);
             out[j + HALF] = value(q >> 4);
         }
+    }
+}
+
+impl Format for Iq4Nl {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => {
+                let (i, b) = coded_nibble(bit);
+                Some(8 * (QS + i % HALF) + 4 * (i / HALF) + b)
+            }
+            1 => Some(bit),
+            _ => None,
+        }
+    }
+
+    fn table() -> Vec<u32> {
+        pair_table(&IQ4_VALUES)
+    }
+}
+
+#[device]
+impl QuantFormat for Iq4Nl {
+    const BLK: u32 = 32;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(2), Plane::table(256)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Iq4Nl>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Iq4Nl {
+    const GROUP: u32 = 32;
+    const OFFSET: bool = false;
+
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let d = half_bits(u.small(1));
+        (d, 0.0)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        let pair = u.word(0, pack >> 1) >> ((pack & 1) * 16);
+        u.lookup(pair & 0xff) | (u.lookup((pair >> 8) & 0xff) << 8)
     }
 }

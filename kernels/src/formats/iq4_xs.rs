@@ -11,8 +11,9 @@
 //! 0.19.0 (`gguf.quants.IQ4_XS`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, codebook::IQ4_VALUES, f16_at, nibble_at, u16_at};
+use super::{Format, HostFormat, codebook::{IQ4_VALUES, pair_table}, f16_at, half_bits, layout::coded_nibble, nibble_at, u16_at};
 
 /// The format.
 pub struct Iq4Xs;
@@ -37,5 +38,54 @@ impl HostFormat for Iq4Xs {
                 *out = scale * f32::from(IQ4_VALUES[usize::from(q)]);
             }
         }
+    }
+}
+
+impl Format for Iq4Xs {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => {
+                let (i, b) = coded_nibble(bit);
+                Some(8 * (QS + 16 * unit + i % 16) + 4 * (i / 16) + b)
+            }
+            1 => match bit {
+                0..4 => Some(8 * SCALES_L + 4 * unit + bit),
+                4..6 => Some(8 * SCALES_H + 2 * unit + bit - 4),
+                _ => None,
+            },
+            2 => Some(bit),
+            _ => None,
+        }
+    }
+
+    fn table() -> Vec<u32> {
+        pair_table(&IQ4_VALUES)
+    }
+}
+
+#[device]
+impl QuantFormat for Iq4Xs {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(1), Plane::block(2, 8), Plane::table(256)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Iq4Xs>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Iq4Xs {
+    const GROUP: u32 = 32;
+    const OFFSET: bool = false;
+
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let d = half_bits(u.small(2));
+        (d * ((u.small(1) as f32) - 32.0), 0.0)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        let pair = u.word(0, pack >> 1) >> ((pack & 1) * 16);
+        u.lookup(pair & 0xff) | (u.lookup((pair >> 8) & 0xff) << 8)
     }
 }

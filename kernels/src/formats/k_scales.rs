@@ -15,3 +15,15 @@ pub fn scale_min(field: &[u8], b: usize) -> (u8, u8) {
     let low = field[b + 4];
     (low & 15 | field[b - 4] >> 6 << 4, low >> 4 | field[b] >> 6 << 4)
 }
+
+/// The bit of the field behind `bit` of sub-block `b`'s pair on a device: the scale in bits 0 to 5, the minimum in 8
+/// to 13.
+pub fn bit(b: usize, bit: usize) -> Option<usize> {
+    let (minimum, t) = (bit / 8, bit % 8);
+    match t {
+        0..6 if b < 4 => Some(8 * (b + 4 * minimum) + t),
+        0..4 => Some(8 * (b + 4) + 4 * minimum + t),
+        4..6 => Some(8 * (b - 4 + 4 * minimum) + 2 + t),
+        _ => None,
+    }
+}

@@ -17,6 +17,7 @@ mod iq3_xxs;
 mod iq4_nl;
 mod iq4_xs;
 mod k_scales;
+pub mod layout;
 mod mxfp4;
 mod nvfp4;
 mod q2_k;
@@ -66,32 +67,25 @@ pub use self::{
 };
 
 /// A format that the host and kernels decode.
-pub trait Format: HostFormat + QuantFormat {}
+pub trait Format: HostFormat + QuantFormat {
+    /// The bit of a block behind `bit` of a plane's field of the block's unit `unit`; none where the field is wider
+    /// than what it holds. A field of the whole block has unit 0. Every bit of a block has one place.
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize>;
 
-impl<F: HostFormat + QuantFormat> Format for F {}
+    /// What element `i` of a block has beside `scale * q`.
+    fn offset(block: &[u8], i: usize) -> f32 {
+        let _ = (block, i);
+        0.0
+    }
 
-/// Element `at` of a block: `scale · q + offset`, rounded once.
-#[device]
-fn packed_element<F: PackedFormat, R: Rail>(b: &BlockRef<F::Block, R>, at: u32) -> f32 {
-    let word = F::lanes(&b, at & !3) >> ((at & 3) * 8);
-    let q = (word << 24) as i32 >> 24;
-    let (scale, offset) = F::scale_offset(&b, at / F::GROUP);
-    fma(q as f32, scale, offset)
+    /// The words of the format's table, if it has that plane.
+    fn table() -> Vec<u32> {
+        Vec::new()
+    }
 }
 
-/// Elements `at` to `at + 3` of a block, as [`packed_element`] gives them.
+/// The value of a half's sixteen bits.
 #[device]
-fn packed_four<F: PackedFormat, R: Rail>(b: &BlockRef<F::Block, R>, at: u32) -> Vec4<f32> {
-    let word = F::lanes(&b, at);
-    let (scale, offset) = F::scale_offset(&b, at / F::GROUP);
-    let q0 = (word << 24) as i32 >> 24;
-    let q1 = (word << 16) as i32 >> 24;
-    let q2 = (word << 8) as i32 >> 24;
-    let q3 = word as i32 >> 24;
-    vec4(
-        fma(q0 as f32, scale, offset),
-        fma(q1 as f32, scale, offset),
-        fma(q2 as f32, scale, offset),
-        fma(q3 as f32, scale, offset),
-    )
+fn half_bits(bits: u32) -> f32 {
+    unpack_half(bits).x()
 }

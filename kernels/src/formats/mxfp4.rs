@@ -10,8 +10,9 @@
 //! Value: `2^(e − 128) · table[q]`. Outside reference: gguf 0.19.0 (`gguf.quants.MXFP4`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, codebook::E2M1_DOUBLED};
+use super::{Format, HostFormat, codebook::{E2M1_DOUBLED, pair_table}, layout::coded_nibble};
 
 /// The format.
 pub struct Mxfp4;
@@ -37,5 +38,50 @@ impl HostFormat for Mxfp4 {
             out[j] = value(q & 15);
             out[j + HALF] = value(q >> 4);
         }
+    }
+}
+
+impl Format for Mxfp4 {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => {
+                let (i, b) = coded_nibble(bit);
+                Some(8 * (QS + i % HALF) + 4 * (i / HALF) + b)
+            }
+            1 => Some(bit),
+            _ => None,
+        }
+    }
+
+    fn table() -> Vec<u32> {
+        pair_table(&E2M1_DOUBLED)
+    }
+}
+
+#[device]
+impl QuantFormat for Mxfp4 {
+    const BLK: u32 = 32;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(1), Plane::table(256)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Mxfp4>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Mxfp4 {
+    const GROUP: u32 = 32;
+    const OFFSET: bool = false;
+
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let e = u.small(1);
+        let bits = select(e < 2, 0x0020_0000 << (e & 1), (e - 1) << 23);
+        (bitcast::<f32, u32>(bits), 0.0)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        let pair = u.word(0, pack >> 1) >> ((pack & 1) * 16);
+        u.lookup(pair & 0xff) | (u.lookup((pair >> 8) & 0xff) << 8)
     }
 }

@@ -10,8 +10,9 @@
 //! Value: `d / 2 · table[q]`. Outside reference: gguf 0.19.0 (`gguf.quants.NVFP4`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, codebook::E2M1_DOUBLED};
+use super::{Format, HostFormat, codebook::{E2M1_DOUBLED, pair_table}, layout::coded_nibble};
 
 /// The format.
 pub struct Nvfp4;
@@ -43,5 +44,54 @@ impl HostFormat for Nvfp4 {
                 *out = d * f32::from(E2M1_DOUBLED[usize::from(q)]);
             }
         }
+    }
+}
+
+impl Format for Nvfp4 {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => {
+                let (i, b) = coded_nibble(bit);
+                let (group, i) = (2 * unit + i / 16, i % 16);
+                Some(8 * (QS + 8 * group + i % 8) + 4 * (i / 8) + b)
+            }
+            1 => Some(16 * unit + bit),
+            _ => None,
+        }
+    }
+
+    fn table() -> Vec<u32> {
+        pair_table(&E2M1_DOUBLED)
+    }
+}
+
+#[device]
+impl QuantFormat for Nvfp4 {
+    const BLK: u32 = 64;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(2), Plane::table(256)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Nvfp4>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Nvfp4 {
+    const GROUP: u32 = 16;
+    const OFFSET: bool = false;
+
+    fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
+        let d = (u.small(1) >> (group * 8)) & 0xff;
+        let (exponent, mantissa) = ((d >> 3) & 15, d & 7);
+        let normal = bitcast::<f32, u32>(((exponent + 119) << 23) | (mantissa << 20));
+        let tiny = (mantissa as f32) * (1.0 / 1024.0);
+        let value = select(exponent == 0, tiny, normal);
+        (select(d == 0x7f, 0.0, value), 0.0)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        let pair = u.word(0, pack >> 1) >> ((pack & 1) * 16);
+        u.lookup(pair & 0xff) | (u.lookup((pair >> 8) & 0xff) << 8)
     }
 }

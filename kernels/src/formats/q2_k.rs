@@ -13,8 +13,9 @@
 //! gguf 0.19.0 (`gguf.quants.Q2_K`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, f16_at};
+use super::{Format, HostFormat, f16_at, layout::pair};
 
 /// The format.
 pub struct Q2K;
@@ -36,5 +37,49 @@ impl HostFormat for Q2K {
             let scales = block[i / 16];
             *out = d * f32::from(scales & 15) * f32::from(q) - dmin * f32::from(scales >> 4);
         }
+    }
+}
+
+impl Format for Q2K {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => {
+                let (i, b) = pair(bit);
+                Some(8 * (QS + 32 * (unit / 4) + i) + 2 * (unit % 4) + b)
+            }
+            1 => Some(16 * unit + bit),
+            2 => Some(8 * D + bit),
+            _ => None,
+        }
+    }
+
+    fn offset(block: &[u8], i: usize) -> f32 {
+        -f16_at(block, D + 2) * f32::from(block[i / 16] >> 4)
+    }
+}
+
+#[device]
+impl QuantFormat for Q2K {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::unit(2), Plane::block(4, 8)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Q2K>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Q2K {
+    const GROUP: u32 = 16;
+    const OFFSET: bool = true;
+
+    fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
+        let (byte, dd) = (u.small(1) >> (group * 8), unpack_half(u.word(2, 0)));
+        (dd.x() * ((byte & 15) as f32), -(dd.y() * (((byte >> 4) & 15) as f32)))
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        (u.word(0, pack >> 2) >> ((pack & 3) * 2)) & 0x0303_0303
     }
 }

@@ -14,8 +14,9 @@
 //! (`gguf.quants.Q3_K`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, f16_at};
+use super::{Format, HostFormat, f16_at, half_bits, layout::{pair, single}};
 
 /// The format.
 pub struct Q3K;
@@ -42,5 +43,58 @@ impl HostFormat for Q3K {
             let scale = f32::from(low | high << 4) - 32.0;
             *out = d * scale * q;
         }
+    }
+}
+
+impl Format for Q3K {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => {
+                let (i, b) = pair(bit);
+                Some(8 * (QS + 32 * (unit / 4) + i) + 2 * (unit % 4) + b)
+            }
+            1 => Some(8 * single(bit) + unit),
+            2 => {
+                let (g, b) = (2 * unit + bit / 8, bit % 8);
+                match b {
+                    0..4 => Some(8 * (SCALES + g % 8) + 4 * (g / 8) + b),
+                    4..6 => Some(8 * (SCALES + 8 + g % 4) + 2 * (g / 4) + b - 4),
+                    _ => None,
+                }
+            }
+            3 => Some(8 * D + bit),
+            _ => None,
+        }
+    }
+
+    fn offset(block: &[u8], i: usize) -> f32 {
+        -4.0 * f16_at(block, D) * scale(block, i / 16)
+    }
+}
+
+#[device]
+impl QuantFormat for Q3K {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::unit(4), Plane::unit(2), Plane::block(2, 8)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Q3K>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Q3K {
+    const GROUP: u32 = 16;
+    const OFFSET: bool = true;
+
+    fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
+        let byte = (u.small(2) >> (group * 8)) & 63;
+        let scale = half_bits(u.small(3)) * ((byte as f32) - 32.0);
+        (scale, -4.0 * scale)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        ((u.word(0, pack >> 2) >> ((pack & 3) * 2)) & 0x0303_0303) | (((u.word(1, 0) >> pack) & 0x0101_0101) << 2)
     }
 }

@@ -11,16 +11,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{HostFormat, Quantize, f16_at, inverse, packed_element, packed_four, set_f16};
-
-/// The block as kernels read it: in 16-bit words, since it is aligned to two bytes only.
-#[derive(Block)]
-pub struct Q4_0Block {
-    d: f16,
-    qs: [u16; 8],
-}
-
-const _: () = assert!(Q4_0Block::BYTES == 18);
+use super::{Format, HostFormat, Quantize, f16_at, half_bits, inverse, layout::nibble, set_f16};
 
 /// The format.
 pub struct Q4_0;
@@ -58,32 +49,45 @@ impl Quantize for Q4_0 {
     }
 }
 
-#[device]
-impl QuantFormat for Q4_0 {
-    type Block = Q4_0Block;
-    const BLK: u32 = 32;
-
-    fn decode<R: Rail>(b: &BlockRef<Q4_0Block, R>, at: u32) -> f32 {
-        packed_element::<Q4_0, R>(&b, at)
+impl Format for Q4_0 {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => {
+                let (i, b) = nibble(bit);
+                Some(8 * (QS + i % HALF) + 4 * (i / HALF) + b)
+            }
+            1 => Some(bit),
+            _ => None,
+        }
     }
 
-    fn decode4<R: Rail>(b: &BlockRef<Q4_0Block, R>, at: u32) -> Vec4<f32> {
-        packed_four::<Q4_0, R>(&b, at)
+    fn offset(block: &[u8], i: usize) -> f32 {
+        -8.0 * f16_at(block, 0)
+    }
+}
+
+#[device]
+impl QuantFormat for Q4_0 {
+    const BLK: u32 = 32;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(2)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Q4_0>(&u, at)
     }
 }
 
 #[device]
 impl PackedFormat for Q4_0 {
     const GROUP: u32 = 32;
+    const OFFSET: bool = true;
 
-    fn scale_offset<R: Rail>(b: &BlockRef<Q4_0Block, R>, _group: u32) -> (f32, f32) {
-        let d = b.d as f32;
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let d = half_bits(u.small(1));
         (d, -8.0 * d)
     }
 
-    fn lanes<R: Rail>(b: &BlockRef<Q4_0Block, R>, at: u32) -> u32 {
-        let i = (at >> 1) & 7;
-        let word = (b.qs[i] as u32) | ((b.qs[i + 1] as u32) << 16);
-        (word >> ((at >> 4) * 4)) & 0x0f0f_0f0f
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        (u.word(0, pack & 3) >> ((pack >> 2) * 4)) & 0x0f0f_0f0f
     }
 }

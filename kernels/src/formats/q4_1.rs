@@ -12,17 +12,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{HostFormat, f16_at, packed_element, packed_four};
-
-/// The block as kernels read it: in 32-bit words.
-#[derive(Block)]
-pub struct Q4_1Block {
-    d: f16,
-    m: f16,
-    qs: [u32; 4],
-}
-
-const _: () = assert!(Q4_1Block::BYTES == 20);
+use super::{Format, HostFormat, f16_at, layout::nibble};
 
 /// The format.
 pub struct Q4_1;
@@ -46,29 +36,45 @@ impl HostFormat for Q4_1 {
     }
 }
 
-#[device]
-impl QuantFormat for Q4_1 {
-    type Block = Q4_1Block;
-    const BLK: u32 = 32;
-
-    fn decode<R: Rail>(b: &BlockRef<Q4_1Block, R>, at: u32) -> f32 {
-        packed_element::<Q4_1, R>(&b, at)
+impl Format for Q4_1 {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => {
+                let (i, b) = nibble(bit);
+                Some(8 * (QS + i % HALF) + 4 * (i / HALF) + b)
+            }
+            1 => Some(bit),
+            _ => None,
+        }
     }
 
-    fn decode4<R: Rail>(b: &BlockRef<Q4_1Block, R>, at: u32) -> Vec4<f32> {
-        packed_four::<Q4_1, R>(&b, at)
+    fn offset(block: &[u8], i: usize) -> f32 {
+        f16_at(block, 2)
+    }
+}
+
+#[device]
+impl QuantFormat for Q4_1 {
+    const BLK: u32 = 32;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(4)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Q4_1>(&u, at)
     }
 }
 
 #[device]
 impl PackedFormat for Q4_1 {
     const GROUP: u32 = 32;
+    const OFFSET: bool = true;
 
-    fn scale_offset<R: Rail>(b: &BlockRef<Q4_1Block, R>, _group: u32) -> (f32, f32) {
-        (b.d as f32, b.m as f32)
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let dm = unpack_half(u.word(1, 0));
+        (dm.x(), dm.y())
     }
 
-    fn lanes<R: Rail>(b: &BlockRef<Q4_1Block, R>, at: u32) -> u32 {
-        (b.qs[(at >> 2) & 3] >> ((at >> 4) * 4)) & 0x0f0f_0f0f
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        (u.word(0, pack & 3) >> ((pack >> 2) * 4)) & 0x0f0f_0f0f
     }
 }

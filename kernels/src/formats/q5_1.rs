@@ -11,8 +11,9 @@
 //! (`gguf.quants.Q5_1`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, f16_at, u32_at};
+use super::{Format, HostFormat, f16_at, layout::{nibble, single}, u32_at};
 
 /// The format.
 pub struct Q5_1;
@@ -34,5 +35,49 @@ impl HostFormat for Q5_1 {
             let q = low | ((qh >> i & 1) as u8) << 4;
             *out = d * f32::from(q) + m;
         }
+    }
+}
+
+impl Format for Q5_1 {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => {
+                let (i, b) = nibble(bit);
+                Some(8 * (QS + i % HALF) + 4 * (i / HALF) + b)
+            }
+            1 => Some(8 * QH + single(bit)),
+            2 => Some(bit),
+            _ => None,
+        }
+    }
+
+    fn offset(block: &[u8], i: usize) -> f32 {
+        f16_at(block, 2)
+    }
+}
+
+#[device]
+impl QuantFormat for Q5_1 {
+    const BLK: u32 = 32;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(4), Plane::unit(4)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Q5_1>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Q5_1 {
+    const GROUP: u32 = 32;
+    const OFFSET: bool = true;
+
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let dm = unpack_half(u.word(2, 0));
+        (dm.x(), dm.y())
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        ((u.word(0, pack & 3) >> ((pack >> 2) * 4)) & 0x0f0f_0f0f) | (((u.word(1, 0) >> pack) & 0x0101_0101) << 4)
     }
 }

@@ -14,8 +14,9 @@
 //! gguf 0.19.0 (`gguf.quants.Q5_K`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, f16_at, k_scales};
+use super::{Format, HostFormat, f16_at, k_scales, layout::{nibble, single}};
 
 /// The format.
 pub struct Q5K;
@@ -41,5 +42,51 @@ impl HostFormat for Q5K {
                 *out = scale * f32::from(q) - min;
             }
         }
+    }
+}
+
+impl Format for Q5K {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => {
+                let (i, b) = nibble(bit);
+                Some(8 * (QS + 32 * (unit / 2) + i) + 4 * (unit % 2) + b)
+            }
+            1 => Some(8 * (QH + single(bit)) + unit),
+            2 => k_scales::bit(unit, bit).map(|b| 8 * SCALES + b),
+            3 => Some(bit),
+            _ => None,
+        }
+    }
+
+    fn offset(block: &[u8], i: usize) -> f32 {
+        let (_, min) = k_scales::scale_min(&block[SCALES..QH], i / 32);
+        -f16_at(block, 2) * f32::from(min)
+    }
+}
+
+#[device]
+impl QuantFormat for Q5K {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(4), Plane::unit(2), Plane::block(4, 8)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Q5K>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Q5K {
+    const GROUP: u32 = 32;
+    const OFFSET: bool = true;
+
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let (pair, dd) = (u.small(2), unpack_half(u.word(3, 0)));
+        (dd.x() * ((pair & 63) as f32), -(dd.y() * ((pair >> 8) as f32)))
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        ((u.word(0, pack & 3) >> ((pack >> 2) * 4)) & 0x0f0f_0f0f) | (((u.word(1, 0) >> pack) & 0x0101_0101) << 4)
     }
 }

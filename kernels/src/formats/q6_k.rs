@@ -15,18 +15,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{HostFormat, f16_at, packed_element, packed_four};
-
-/// The block as kernels read it: in 16-bit words, since it is aligned to two bytes only.
-#[derive(Block)]
-pub struct Q6KBlock {
-    ql: [u16; 64],
-    qh: [u16; 32],
-    scales: [u16; 8],
-    d: f16,
-}
-
-const _: () = assert!(Q6KBlock::BYTES == 210);
+use super::{Format, HostFormat, f16_at, half_bits, layout::{nibble, pair}};
 
 /// The format.
 pub struct Q6K;
@@ -54,38 +43,53 @@ impl HostFormat for Q6K {
     }
 }
 
-#[device]
-impl QuantFormat for Q6K {
-    type Block = Q6KBlock;
-    const BLK: u32 = 256;
-
-    fn decode<R: Rail>(b: &BlockRef<Q6KBlock, R>, at: u32) -> f32 {
-        packed_element::<Q6K, R>(&b, at)
+impl Format for Q6K {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => {
+                let (i, b) = nibble(bit);
+                let (h, g) = (unit / 4, unit % 4);
+                Some(8 * (64 * h + i + 32 * (g % 2)) + 4 * (g / 2) + b)
+            }
+            1 => {
+                let (i, b) = pair(bit);
+                Some(8 * (QH + 32 * (unit / 4) + i) + 2 * (unit % 4) + b)
+            }
+            2 => Some(8 * SCALES + 16 * unit + bit),
+            3 => Some(8 * D + bit),
+            _ => None,
+        }
     }
 
-    fn decode4<R: Rail>(b: &BlockRef<Q6KBlock, R>, at: u32) -> Vec4<f32> {
-        packed_four::<Q6K, R>(&b, at)
+    fn offset(block: &[u8], i: usize) -> f32 {
+        -32.0 * f16_at(block, D) * f32::from(block[SCALES + i / 16].cast_signed())
+    }
+}
+
+#[device]
+impl QuantFormat for Q6K {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(8), Plane::unit(2), Plane::block(2, 8)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Q6K>(&u, at)
     }
 }
 
 #[device]
 impl PackedFormat for Q6K {
     const GROUP: u32 = 16;
+    const OFFSET: bool = true;
 
-    fn scale_offset<R: Rail>(b: &BlockRef<Q6KBlock, R>, group: u32) -> (f32, f32) {
-        let byte = (b.scales[group >> 1] as u32) >> ((group & 1) * 8);
-        let scale = (b.d as f32) * (((byte << 24) as i32 >> 24) as f32);
+    fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
+        let byte = u.small(2) >> (group * 8);
+        let scale = half_bits(u.small(3)) * (((byte << 24) as i32 >> 24) as f32);
         (scale, -32.0 * scale)
     }
 
-    fn lanes<R: Rail>(b: &BlockRef<Q6KBlock, R>, at: u32) -> u32 {
-        let h = at >> 7;
-        let g = (at >> 5) & 3;
-        let l = (at & 31) >> 1;
-        let i = h * 32 + (g & 1) * 16 + l;
-        let j = h * 16 + l;
-        let low = (b.ql[i] as u32) | ((b.ql[i + 1] as u32) << 16);
-        let high = (b.qh[j] as u32) | ((b.qh[j + 1] as u32) << 16);
-        ((low >> ((g >> 1) * 4)) & 0x0f0f_0f0f) | (((high >> (g * 2)) & 0x0303_0303) << 4)
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        let low = (u.word(0, pack & 3) >> ((pack >> 2) * 4)) & 0x0f0f_0f0f;
+        low | (((u.word(1, pack >> 2) >> ((pack & 3) * 2)) & 0x0303_0303) << 4)
     }
 }

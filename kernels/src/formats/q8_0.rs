@@ -11,16 +11,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{HostFormat, Quantize, f16_at, inverse, packed_element, packed_four, set_f16};
-
-/// The block as kernels read it: in 16-bit words, since it is aligned to two bytes only.
-#[derive(Block)]
-pub struct Q8_0Block {
-    d: f16,
-    qs: [u16; 16],
-}
-
-const _: () = assert!(Q8_0Block::BYTES == 34);
+use super::{Format, HostFormat, Quantize, f16_at, half_bits, inverse, set_f16};
 
 /// The format.
 pub struct Q8_0;
@@ -52,31 +43,38 @@ impl Quantize for Q8_0 {
     }
 }
 
+impl Format for Q8_0 {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => Some(8 * QS + bit),
+            1 => Some(bit),
+            _ => None,
+        }
+    }
+}
+
 #[device]
 impl QuantFormat for Q8_0 {
-    type Block = Q8_0Block;
     const BLK: u32 = 32;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(32), Plane::unit(2)];
 
-    fn decode<R: Rail>(b: &BlockRef<Q8_0Block, R>, at: u32) -> f32 {
-        packed_element::<Q8_0, R>(&b, at)
-    }
-
-    fn decode4<R: Rail>(b: &BlockRef<Q8_0Block, R>, at: u32) -> Vec4<f32> {
-        packed_four::<Q8_0, R>(&b, at)
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Q8_0>(&u, at)
     }
 }
 
 #[device]
 impl PackedFormat for Q8_0 {
     const GROUP: u32 = 32;
+    const OFFSET: bool = false;
 
-    fn scale_offset<R: Rail>(b: &BlockRef<Q8_0Block, R>, _group: u32) -> (f32, f32) {
-        let d = b.d as f32;
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let d = half_bits(u.small(1));
         (d, 0.0)
     }
 
-    fn lanes<R: Rail>(b: &BlockRef<Q8_0Block, R>, at: u32) -> u32 {
-        let i = at >> 1;
-        (b.qs[i] as u32) | ((b.qs[i + 1] as u32) << 16)
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        u.word(0, pack)
     }
 }

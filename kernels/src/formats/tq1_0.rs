@@ -11,8 +11,9 @@
 //! Value: `d · (digit − 1)`. Outside reference: gguf 0.19.0 (`gguf.quants.TQ1_0`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, f16_at};
+use super::{Format, HostFormat, f16_at, half_bits};
 
 /// The format.
 pub struct Tq1_0;
@@ -43,4 +44,59 @@ impl HostFormat for Tq1_0 {
             }
         }
     }
+}
+
+impl Format for Tq1_0 {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => Some(bit),
+            1 => Some(8 * D + bit),
+            _ => None,
+        }
+    }
+
+    fn offset(block: &[u8], i: usize) -> f32 {
+        -f16_at(block, D)
+    }
+}
+
+#[device]
+impl QuantFormat for Tq1_0 {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::block(52, 8), Plane::block(2, 8)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Tq1_0>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Tq1_0 {
+    const GROUP: u32 = 32;
+    const OFFSET: bool = true;
+
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let d = half_bits(u.small(1));
+        (d, -d)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        // Units 0 to 4 take a digit of the first 32 bytes each, the others two digits or four of what follows.
+        let unit = u.in_block::<Tq1_0>();
+        let late = (unit - 5) * 2 + (pack >> 2);
+        let last = late == 5;
+        let word = select(unit < 5, pack, select(last, 12, 8 + (pack & 3)));
+        let n = select(unit < 5, unit, select(last, pack & 3, late));
+        let power = select(n == 4, 81, (0x1b09_0301 >> ((n & 3) * 8)) & 0xff);
+        let bytes = u.word(0, word);
+        digits(bytes, power) | (digits(bytes >> 8, power) << 8)
+    }
+}
+
+/// The next base-three digit of the bytes 0 and 2, after a multiplication by `power`.
+#[device]
+fn digits(bytes: u32, power: u32) -> u32 {
+    let fraction = ((bytes & 0x00ff_00ff) * power) & 0x00ff_00ff;
+    ((fraction * 3) >> 8) & 0x0003_0003
 }

@@ -9,8 +9,9 @@
 //! Value: `d · (q − 1)`. Outside reference: gguf 0.19.0 (`gguf.quants.TQ2_0`).
 
 use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
 
-use super::{HostFormat, f16_at};
+use super::{Format, HostFormat, f16_at, half_bits, layout::pair};
 
 /// The format.
 pub struct Tq2_0;
@@ -29,5 +30,48 @@ impl HostFormat for Tq2_0 {
             let q = block[32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32)) & 3;
             *out = d * (f32::from(q) - 1.0);
         }
+    }
+}
+
+impl Format for Tq2_0 {
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        match plane {
+            0 => {
+                let (i, b) = pair(bit);
+                Some(8 * (32 * (unit / 4) + i) + 2 * (unit % 4) + b)
+            }
+            1 => Some(8 * D + bit),
+            _ => None,
+        }
+    }
+
+    fn offset(block: &[u8], i: usize) -> f32 {
+        -f16_at(block, D)
+    }
+}
+
+#[device]
+impl QuantFormat for Tq2_0 {
+    const BLK: u32 = 256;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::block(2, 8)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        packed_decode4::<Tq2_0>(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for Tq2_0 {
+    const GROUP: u32 = 32;
+    const OFFSET: bool = true;
+
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
+        let d = half_bits(u.small(1));
+        (d, -d)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        (u.word(0, pack >> 2) >> ((pack & 3) * 2)) & 0x0303_0303
     }
 }

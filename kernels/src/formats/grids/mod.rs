@@ -20,6 +20,12 @@ pub struct Grid<const N: usize, const E: usize> {
 impl<const N: usize, const E: usize> Grid<N, E> {
     const BITS: usize = u16::BITS as usize / E;
 
+    /// Every entry's elements as bytes, four a word.
+    pub fn bytes(&self) -> Vec<u32> {
+        let word = |four: &[f32]| four.iter().rev().fold(0, |w, v| w << 8 | u32::from(*v as u8));
+        (0..N).flat_map(|i| self.entry(i).chunks_exact(4).map(word).collect::<Vec<_>>()).collect()
+    }
+
     /// The elements of entry `index`, which is below `N`.
     pub fn entry(&self, index: usize) -> [f32; E] {
         let word = usize::from(self.words[index]);
