@@ -1,5 +1,6 @@
 //! What a tensor format says to a kernel: planes on the device, units of them, decoding.
 
+use kiln_abi::Location;
 use kiln_dsl_macros::device;
 use kiln_spirv_emit::ir::Const;
 
@@ -237,12 +238,9 @@ impl Unit {
 
     /// The 32-bit word `j` of a field of four bytes or more.
     #[track_caller]
-    pub fn word(&self, plane: usize, j: Ex<u32>) -> Ex<u32> {
-        let known = with(|s| match s.b.as_const(j.id) {
-            Some(Const::Scalar { bits, .. }) => Some(*bits as usize),
-            _ => None,
-        });
-        match known.and_then(|j| self.fields[plane].loaded.get(j)) {
+    pub fn word(&self, plane: Ex<u32>, j: Ex<u32>) -> Ex<u32> {
+        let plane = self.plane(plane);
+        match known(j).and_then(|j| self.fields[plane].loaded.get(j)) {
             Some(&word) => word,
             None => self.word_in_memory(plane, j),
         }
@@ -259,10 +257,25 @@ impl Unit {
 
     /// A field of one or two bytes, zeros above.
     #[track_caller]
-    pub fn small(&self, plane: usize) -> Ex<u32> {
+    pub fn small(&self, plane: Ex<u32>) -> Ex<u32> {
+        let plane = self.plane(plane);
         match self.fields[plane].loaded.first() {
             Some(&value) => value,
             None => self.narrow(plane),
+        }
+    }
+
+    /// The number of a plane, which is known while staging.
+    #[track_caller]
+    fn plane(&self, plane: Ex<u32>) -> usize {
+        let (n, at) = (self.fields.len(), Location::caller());
+        match known(plane).filter(|plane| *plane < n) {
+            Some(plane) => plane,
+            None => {
+                let message = format!("a plane is one of the format's {n}, known while the kernel is staged");
+                with(|s| s.b.error("E104", message, at));
+                0
+            }
         }
     }
 
@@ -317,6 +330,14 @@ impl<'a> Read for &'a Unit {
     fn read(&self) -> &'a Unit {
         self
     }
+}
+
+/// A value that is known while staging.
+fn known(n: Ex<u32>) -> Option<usize> {
+    with(|s| match s.b.as_const(n.id) {
+        Some(Const::Scalar { bits, .. }) => Some(*bits as usize),
+        _ => None,
+    })
 }
 
 #[track_caller]

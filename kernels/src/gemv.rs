@@ -1,161 +1,310 @@
-//! `y[r, first + i] = Σ_j W[i, j] · x[r, j]` for the rows of a step, W in any format: the float arm.
+//! The role gemv: `y[r, first + i] = Σ_j W[i, j] · x[r, j]` for the rows of a step, and its per-expert form.
 //!
-//! Shapes: W `[m, k]` in blocks, x `[rows, k]` f32, y `[rows, stride]` f32; k is a multiple of the block and of four.
-//! A W in several pieces is several launches, each with its `first`.
-//! Who owns what: `lanes` invocations own a row of W for `cols` rows of x; lane j takes elements 4j, 4(j + lanes), …
-//! four at a time; a tree in workgroup memory folds the lanes' sums.
-//! Traffic: a row of W per `cols` outputs, memory-bound.
-//! Numerics: weights decoded to f32, one fma per product into four running sums per lane. The order of the sum
-//! depends on (k, lanes) alone: every subgroup size and every `cols` gives the same bits.
+//! The arms multiply (`arms/`); here is what a launch binds, which arm and tile a shape takes, and the cases.
 
-use kiln_abi::{BufferRange, Kernel};
-use kiln_dsl::prelude::*;
+use kiln_abi::{BufferRange, DeviceCaps, Kernel, spirv::Capability};
+use kiln_dsl::prelude::PackedFormat;
 
+pub use crate::arms::{Activation, Form, GemvPush, Tile};
 use crate::{
-    Call, Format, Variant,
+    Call, Format, Variant, activations,
+    arms::{
+        dot4::{GemvDot4, GemvDot4Args},
+        float::{Gemv, GemvArgs},
+    },
     conformance::{Buffer, Case, Random, f32_bytes, random_blocks, u32_bytes},
-    fold::fold_columns,
+    formats::layout,
     reference,
-    step::{StepRow, n_rows, step_block},
+    step::{StepRow, step_block},
 };
-
-/// Push constants of `gemv`.
-#[derive(Clone, Copy, Debug, Push)]
-pub struct GemvPush {
-    /// Rows of x that the command has room for.
-    pub rows: u32,
-    /// Rows of W in this piece.
-    pub m: u32,
-    /// Columns of W.
-    pub k: u32,
-    /// Where the piece's first result goes in a row of y.
-    pub first: u32,
-    /// Elements of a row of y.
-    pub stride: u32,
-}
-
-/// Invocations of a workgroup; `lanes` divides it.
-pub const LOCAL_SIZE: u32 = 128;
-
-/// The kernel.
-#[kernel(local_size = LOCAL_SIZE, grid = [p.m.div_ceil(LOCAL_SIZE / lanes), p.rows.div_ceil(cols)])]
-pub fn gemv<F: QuantFormat>(
-    #[len(p.m * (p.k / F::BLK))] w: &Buf<F::Block>,
-    #[len(p.rows * (p.k / 4))] x: &Buf<Vec4<f32>>,
-    #[len(4 + 4 * p.rows)] step: &Buf<u32>,
-    #[len(p.rows * p.stride)] y: &BufMut<f32>,
-    #[push] p: GemvPush,
-    #[comptime] lanes: u32,
-    #[comptime] cols: u32,
-) {
-    let n = n_rows(&step);
-    let r0 = workgroup_id_y() * cols;
-    if r0 >= n {
-        return;
-    }
-    let t = local_id();
-    let lane = t & (lanes - 1);
-    let row = workgroup_id_x() * (LOCAL_SIZE / lanes) + t / lanes;
-    let fours = p.k / 4;
-    let mut acc = [splat::<Vec4<f32>>(0.0); cols];
-    if row < p.m {
-        let first = row * (p.k / F::BLK);
-        for four in (lane..fours).step_by(lanes) {
-            let b = &w[first + four / (F::BLK / 4)];
-            let v = F::decode4(b, (four % (F::BLK / 4)) * 4);
-            for c in comptime!(0..cols) {
-                // Past the last row, the last row again: its sum is not stored.
-                acc[c] = fma(v, x[min(r0 + c, n - 1) * fours + four], acc[c]);
-            }
-        }
-    }
-    let sums = Shared::<f32>::new(LOCAL_SIZE * cols);
-    for c in comptime!(0..cols) {
-        let own = acc[c];
-        sums[c * LOCAL_SIZE + t] = (own.x() + own.y()) + (own.z() + own.w());
-    }
-    fold_columns(&sums, t, comptime!(lanes), comptime!(cols), comptime!(LOCAL_SIZE));
-    if lane == 0 && row < p.m {
-        for c in comptime!(0..cols) {
-            if r0 + c < n {
-                y[(r0 + c) * p.stride + p.first + row] = sums[c * LOCAL_SIZE + t];
-            }
-        }
-    }
-}
 
 /// What a launch reads and writes.
 #[derive(Clone, Copy, Debug)]
 pub struct GemvOperands {
-    /// Blocks of W.
+    /// W.
     pub w: BufferRange,
-    /// Rows of x.
+    /// V, where the form has two.
+    pub v: Option<BufferRange>,
+    /// Rows of x: f32 or blocks, as the arm takes them.
     pub x: BufferRange,
     /// The step block.
     pub step: BufferRange,
+    /// The expert of each row of y, where there are several.
+    pub ids: Option<BufferRange>,
+    /// The bias.
+    pub bias: Option<BufferRange>,
     /// Rows of y.
     pub y: BufferRange,
 }
 
-/// A launch of the variant that suits the shape.
-pub fn call<F: Format>(operands: GemvOperands, p: GemvPush) -> Call {
-    let GemvOperands { w, x, step, y } = operands;
-    let (w, x, step, y) = (w.into(), x.into(), step.into(), y.into());
-    let (lanes, cols) = variant_for(p.rows, p.k);
-    Call::new(Gemv::<F>::new(lanes, cols), &GemvArgs { w, x, step, y, p })
+/// A way to multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arm {
+    /// Weights become f32, rows of x are f32.
+    Float,
+    /// Packed bytes times blocks of integers.
+    Dot4,
 }
 
-/// Rows below this many elements are too short for a whole subgroup's lanes.
-const SHORT_ROW: u32 = 2048;
-/// Columns at once, where there is more than one.
+impl Arm {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Arm::Float => "float",
+            Arm::Dot4 => "dot4",
+        }
+    }
+}
+
+/// The arm and tile for a shape, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The arm.
+    pub arm: Arm,
+    /// Its tile.
+    pub tile: Tile,
+    /// A sentence for people.
+    pub reason: String,
+}
+
+/// What a choice depends on beside the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Rows of y at most.
+    pub rows: u32,
+    /// Rows of W.
+    pub m: u32,
+    /// Columns of W.
+    pub k: u32,
+    /// Whether rows of y name experts.
+    pub experts: bool,
+}
+
+/// Units of a row that make all lanes of a row worth their fold.
+const LANES: [u32; 2] = [32, 8];
+/// Rows of W per lane group where W has enough of them to fill a device.
+const ROWS: u32 = 4;
+/// Rows of x at once, where there is more than one.
 const COLS: u32 = 8;
+/// Invocations of a workgroup.
+const LOCAL: u32 = 128;
+/// The subgroup size that shuffles are used for.
+const SUBGROUP: u32 = 32;
 
-/// Lanes and columns for rows of `k` elements and up to `rows` rows of x. Rows of one length get the same lanes
-/// whatever `rows` is, so that a row's result does not depend on what shares its step.
-const fn variant_for(rows: u32, k: u32) -> (u32, u32) {
-    let lanes = if k < SHORT_ROW { 8 } else { 32 };
-    (lanes, if rows == 1 { 1 } else { COLS })
+/// The choice for a format of `unit` elements a unit, packed or not.
+///
+/// A row's result depends on the arm and the lanes, and these on the format and k alone: what shares its step does not
+/// change it.
+pub fn choose(unit: u32, packed: bool, shape: Shape, caps: &DeviceCaps) -> Choice {
+    let has_dot = caps.capabilities.contains(&Capability::DotProductInput4x8BitPacked);
+    let (arm, reason) = match (packed, has_dot) {
+        (true, true) => (Arm::Dot4, "packed weights on a device with an integer dot product"),
+        (true, false) => (Arm::Float, "the device has no integer dot product"),
+        (false, _) => (Arm::Float, "the format has no packed lanes"),
+    };
+    let per_row = shape.k / unit;
+    let lanes = if per_row >= LANES[0] { LANES[0] } else { LANES[1] };
+    let (low, high) = caps.subgroup_sizes;
+    let subgroup = (low <= SUBGROUP && SUBGROUP <= high).then_some(SUBGROUP);
+    let cols = if shape.rows == 1 || shape.experts { 1 } else { COLS };
+    let tile = Tile { lanes, rows: ROWS, cols, ahead: 1, local: LOCAL, subgroup };
+    let fold = subgroup.map_or("workgroup memory", |_| "shuffles");
+    let reason = format!(
+        "{reason}; {per_row} units a row for {lanes} lanes; {cols} rows of x at once; folds by {fold}"
+    );
+    Choice { arm, tile, reason }
 }
 
-/// Every (lanes, columns) that [`variant_for`] gives.
-const SHAPES: [(u32, u32); 4] = [(8, 1), (8, COLS), (32, 1), (32, COLS)];
+/// Every tile that [`choose`] can give.
+pub fn tiles() -> Vec<Tile> {
+    let subgroups = [None, Some(SUBGROUP)];
+    let cols = [1, COLS];
+    let shapes = LANES.into_iter().flat_map(|lanes| cols.map(|cols| (lanes, cols)));
+    let tile = |(lanes, cols), subgroup| Tile { lanes, rows: ROWS, cols, ahead: 1, local: LOCAL, subgroup };
+    shapes.flat_map(|shape| subgroups.map(|s| tile(shape, s))).collect()
+}
 
-/// The variants of one format.
-pub fn variants<F: Format>() -> Vec<Variant> {
-    let variant = |(lanes, cols)| {
-        let cases = move || cases::<F>(lanes, cols);
-        Variant::new("gemv", Gemv::<F>::new(lanes, cols), cases).on(F::NAME, "float")
+/// Every form that a model uses.
+pub fn forms() -> Vec<Form> {
+    let plain = Form::default();
+    vec![
+        plain,
+        Form { bias: true, ..plain },
+        Form { add: true, ..plain },
+        Form { glu: Some(Activation::Silu), ..plain },
+        Form { glu: Some(Activation::Gelu), ..plain },
+        Form { experts: true, ..plain },
+        Form { experts: true, glu: Some(Activation::Silu), ..plain },
+    ]
+}
+
+/// The arms of a format: how each is launched, and its variants.
+#[derive(Clone, Copy, Debug)]
+pub struct Arms {
+    /// A launch on the float arm.
+    pub float: Launch,
+    /// A launch on the dot4 arm, for packed formats.
+    pub dot4: Option<Launch>,
+    cases: fn() -> Vec<Variant>,
+}
+
+/// A launch of a tile in a form.
+pub type Launch = fn(GemvOperands, GemvPush, Tile, Form) -> Call;
+
+impl Arms {
+    /// A format that only decodes.
+    pub fn plain<F: Format>() -> Self {
+        Arms {
+            float: float::<F>,
+            dot4: None,
+            cases: || variants::<F, _>(Arm::Float, float::<F>, Gemv::<F>::new),
+        }
+    }
+
+    /// A format with packed lanes.
+    pub fn packed<F: Format + PackedFormat>() -> Self {
+        let both = || {
+            [
+                variants::<F, _>(Arm::Float, float::<F>, Gemv::<F>::new),
+                variants::<F, _>(Arm::Dot4, dot4::<F>, GemvDot4::<F>::new),
+            ]
+            .concat()
+        };
+        Arms { float: float::<F>, dot4: Some(dot4::<F>), cases: both }
+    }
+
+    /// Every variant.
+    pub fn variants(&self) -> Vec<Variant> {
+        (self.cases)()
+    }
+}
+
+fn float<F: Format>(o: GemvOperands, p: GemvPush, tile: Tile, form: Form) -> Call {
+    let (x, step, y) = (o.x.into(), o.step.into(), o.y.into());
+    let (v, ids, bias) = (o.v.map(Into::into), o.ids.map(Into::into), o.bias.map(Into::into));
+    Call::new(Gemv::<F>::new(tile, form), &GemvArgs { w: o.w.into(), v, x, step, ids, bias, y, p })
+}
+
+fn dot4<F: Format + PackedFormat>(o: GemvOperands, p: GemvPush, tile: Tile, form: Form) -> Call {
+    let (x, step, y) = (o.x.into(), o.step.into(), o.y.into());
+    let (v, ids, bias) = (o.v.map(Into::into), o.ids.map(Into::into), o.bias.map(Into::into));
+    Call::new(GemvDot4::<F>::new(tile, form), &GemvDot4Args { w: o.w.into(), v, x, step, ids, bias, y, p })
+}
+
+/// The variants of one format on one arm: every tile in the plain form, every other form on one tile.
+fn variants<F: Format, K>(arm: Arm, launch: Launch, kernel: fn(Tile, Form) -> K) -> Vec<Variant>
+where
+    K: Kernel + Send + Sync + 'static,
+{
+    let (tiles, forms) = (tiles(), forms());
+    let plain = tiles.iter().map(|&tile| (tile, Form::default()));
+    let others = forms[1..].iter().flat_map(|&form| {
+        let suits = move |t: &&Tile| t.subgroup.is_none() && (!form.experts || t.cols == 1);
+        tiles.iter().filter(suits).take(1).map(move |&tile| (tile, form))
+    });
+    let variant = |(tile, form)| {
+        let cases = move || cases::<F>(arm, launch, tile, form);
+        Variant::new("gemv", kernel(tile, form), cases).on(F::NAME, arm.name())
     };
-    SHAPES.map(variant).into()
+    plain.chain(others).map(variant).collect()
 }
 
 /// One row and several, whole workgroups and a part of one, one block and many, columns to spare.
-fn cases<F: Format>(lanes: u32, cols: u32) -> Vec<Case> {
-    let k = F::GEOMETRY.elements().next_multiple_of(4);
-    let shapes = [(1, 1, k), (1, 3, 2 * k), (4, 16, 5 * k), (2, 17, 64.max(k)), (7, 5, 1024 + k)];
-    shapes.map(|(n, m, k)| case::<F>((lanes, cols), n, (m, k))).into()
+fn cases<F: Format>(arm: Arm, launch: Launch, tile: Tile, form: Form) -> Vec<Case> {
+    let k = F::BLK.max(F::UNIT);
+    let long = (256u32.max(k), 1024 + k);
+    let shapes = [(1, 1, k), (1, 3, 2 * k), (4, 16, 5 * k), (2, 17, long.0), (17, 5, long.1)];
+    let shapes = shapes.into_iter().filter(|(_, _, k)| k % F::UNIT == 0);
+    shapes.map(|(n, m, k)| case::<F>(arm, launch, (tile, form), n, (m, k))).collect()
 }
 
-fn case<F: Format>((lanes, cols): (u32, u32), n: u32, (m, k): (u32, u32)) -> Case {
+/// Experts of a stack in a case, and how many of them a token uses.
+const EXPERTS: (u32, u32) = (3, 2);
+
+fn case<F: Format>(arm: Arm, launch: Launch, (tile, form): (Tile, Form), n: u32, (m, k): (u32, u32)) -> Case {
     let mut random = Random::new(u64::from(m) << 32 | u64::from(k));
-    let x = random.units((n * k) as usize);
-    let (blocks, w) = random_blocks::<F>(&mut random, (m * k) as usize);
-    // A lane's chain of fmas, two levels within it, the tree over the lanes.
-    let roundings = (k / 4).div_ceil(lanes) + 2 + lanes.ilog2();
-    let rows = vec![StepRow { token: 0, position: 0, slot: 0 }; n as usize];
+    let (experts, used) = if form.experts { EXPERTS } else { (1, 1) };
+    // With experts, odd shapes read a row of x for every expert, even ones share it among a token's.
+    let sharing = if m % 2 == 0 { used } else { 1 };
+    let rows = n * used;
+    let mut x = random.units((rows / sharing * k) as usize);
+    let x_bytes = match arm {
+        Arm::Float => f32_bytes(&x),
+        Arm::Dot4 => {
+            let rows: Vec<_> = x.chunks_exact(k as usize).map(activations::quantize_row).collect();
+            x = rows.iter().flat_map(|r| r.1.clone()).collect();
+            rows.iter().flat_map(|r| u32_bytes(&r.0)).collect()
+        }
+    };
+    let mut matrix = || random_blocks::<F>(&mut random, (experts * m * k) as usize);
+    let (w, v) = (matrix(), form.glu.map(|_| matrix()));
+    // First and last expert, and one twice.
+    let ids: Vec<u32> =
+        (0..rows).map(|r| [0, experts - 1, experts - 1, 1 % experts][r as usize % 4]).collect();
+    let bias = random.units(m as usize);
+    let old = random.units((rows * m) as usize);
+    let per_lane = (k / F::UNIT).div_ceil(tile.lanes);
+    let roundings = tile.lanes.ilog2()
+        + 2
+        + match arm {
+            // A lane's chain of fmas, two levels within it, the tree over the lanes.
+            Arm::Float => per_lane * (F::UNIT / 4),
+            // The sum of a lane's units; within one the conversion and the products of its groups.
+            Arm::Dot4 => per_lane + 8,
+        };
+    let product = |(blocks, values): &(Vec<u8>, Vec<f32>)| {
+        let offsets = match arm {
+            Arm::Float => vec![0.0; values.len()],
+            Arm::Dot4 => offsets::<F>(blocks),
+        };
+        reference::gemv(values, &offsets, &x, reference::Rows { m, k, sharing, ids: &ids }, roundings)
+    };
+    let mut expected = product(&w);
+    if let (Some(activation), Some(v)) = (form.glu, &v) {
+        expected = reference::gated(&expected, &product(v), activation == Activation::Gelu);
+    }
+    if form.bias {
+        expected = expected.plus(bias.iter().cycle().copied());
+    }
+    if form.add {
+        expected = expected.plus(old.iter().copied());
+    }
+    let step = step_block(&vec![StepRow { token: 0, position: 0, slot: 0 }; n as usize], &[], n);
+    let planes = |(blocks, _): &(Vec<u8>, Vec<f32>)| Buffer::Input(layout::pack::<F>(blocks));
+    let mut buffers = vec![planes(&w)];
+    buffers.extend(v.as_ref().map(planes));
+    buffers.extend([Buffer::Input(x_bytes), Buffer::Input(u32_bytes(&step))]);
+    buffers.extend(form.experts.then(|| Buffer::Input(u32_bytes(&ids))));
+    buffers.extend(form.bias.then(|| Buffer::Input(f32_bytes(&bias))));
+    let y_at = buffers.len();
+    buffers.push(if form.add { Buffer::Changed(f32_bytes(&old)) } else { Buffer::Output(4 * old.len()) });
+    let units = experts * m * (k / F::UNIT);
+    let p = GemvPush { rows, m, k, units, first: 0, stride: m, used, sharing };
     Case {
         name: format!("n = {n}, m = {m}, k = {k}"),
-        buffers: vec![
-            Buffer::Input(blocks),
-            Buffer::Input(f32_bytes(&x)),
-            Buffer::Input(u32_bytes(&step_block(&rows, &[], n))),
-            Buffer::Output(4 * (n * m) as usize),
-        ],
-        expected: vec![reference::gemv(&w, &x, k as usize, roundings).at(3)],
+        buffers,
+        expected: vec![expected.at(y_at)],
         bind: Box::new(move |r| {
-            let p = GemvPush { rows: n, m, k, first: 0, stride: m };
-            let (w, x, step, y) = (r[0].into(), r[1].into(), r[2].into(), r[3].into());
-            Gemv::<F>::new(lanes, cols).bind(&GemvArgs { w, x, step, y, p })
+            let mut ranges = r.iter().copied();
+            let mut next = |there: bool| if there { ranges.next() } else { None };
+            let some = r[0];
+            let operands = GemvOperands {
+                w: next(true).unwrap_or(some),
+                v: next(form.glu.is_some()),
+                x: next(true).unwrap_or(some),
+                step: next(true).unwrap_or(some),
+                ids: next(form.experts),
+                bias: next(form.bias),
+                y: next(true).unwrap_or(some),
+            };
+            launch(operands, p, tile, form).args
         }),
     }
+}
+
+/// What each element has beside `scale * q`.
+fn offsets<F: Format>(blocks: &[u8]) -> Vec<f32> {
+    let n_elems = F::GEOMETRY.elements() as usize;
+    let of = |block: &[u8]| (0..n_elems).map(|i| F::offset(block, i)).collect::<Vec<_>>();
+    blocks.chunks_exact(F::GEOMETRY.bytes() as usize).flat_map(of).collect()
 }

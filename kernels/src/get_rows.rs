@@ -1,6 +1,6 @@
 //! `y[r, j] = W[token(r), j]`, W in any format.
 //!
-//! Shapes: W `[m, k]` in blocks, rows `first..first + m` of the table; y `[rows, k]` f32. A row whose token lies in
+//! Shapes: W `[m, k]` in planes, rows `first..first + m` of the table; y `[rows, k]` f32. A row whose token lies in
 //! another piece of the table is left as it is. An invocation owns four elements of a row.
 //! Traffic: a row of W read and 4 bytes per output written, memory-bound. Numerics: decoding only: the host's
 //! values, but for the sign of a zero.
@@ -10,7 +10,9 @@ use kiln_dsl::prelude::*;
 
 use crate::{
     Call, Format, Variant,
+    arms::tensor_words,
     conformance::{Buffer, Case, Expected, Random, random_blocks, u32_bytes},
+    formats::layout,
     step::{StepRow, n_rows, row_token, step_block},
 };
 
@@ -32,18 +34,22 @@ const LOCAL_SIZE: u32 = 64;
 /// The kernel.
 #[kernel(local_size = LOCAL_SIZE, grid = [(p.k / 4).div_ceil(LOCAL_SIZE), p.rows])]
 pub fn get_rows<F: QuantFormat>(
-    #[len(p.m * (p.k / F::BLK))] w: &Buf<F::Block>,
+    #[len(tensor_words::<F>(p.m * (p.k / F::UNIT)))] w: &Buf<u32>,
     #[len(4 + 4 * p.rows)] step: &Buf<u32>,
     #[len(p.rows * (p.k / 4))] y: &BufMut<Vec4<f32>>,
     #[push] p: GetRowsPush,
 ) {
     let r = workgroup_id_y();
     let four = global_id_x();
+    let units = p.m * (p.k / F::UNIT);
     if r < n_rows(&step) && four < p.k / 4 {
         let token = row_token(&step, r);
         if token >= p.first && token - p.first < p.m {
-            let b = &w[(token - p.first) * (p.k / F::BLK) + four / (F::BLK / 4)];
-            y[r * (p.k / 4) + four] = F::decode4(b, (four % (F::BLK / 4)) * 4);
+            let per_row = p.k / F::UNIT;
+            let tensor = comptime!(Tensor::new::<F>(w, units));
+            let index = (token - p.first) * per_row + four / (F::UNIT / 4);
+            let unit = comptime!(tensor.unit(index));
+            y[r * (p.k / 4) + four] = F::decode4(&unit, (four % (F::UNIT / 4)) * 4);
         }
     }
 }
@@ -68,7 +74,7 @@ pub fn call<F: Format>(operands: GetRowsOperands, p: GetRowsPush) -> Call {
 /// The variants of one format.
 pub fn variants<F: Format>() -> Vec<Variant> {
     let cases = || {
-        let k = F::GEOMETRY.elements().next_multiple_of(4);
+        let k = F::BLK.max(F::UNIT);
         vec![case::<F>(k, 0, 3), case::<F>(3 * k, 5, 17)]
     };
     vec![Variant::new("get_rows", GetRows::<F>::new(), cases).on(F::NAME, "float")]
@@ -86,7 +92,7 @@ fn case<F: Format>(k: u32, first: u32, m: u32) -> Case {
     Case {
         name: format!("k = {k}, first = {first}, m = {m}"),
         buffers: vec![
-            Buffer::Input(blocks),
+            Buffer::Input(layout::pack::<F>(&blocks)),
             Buffer::Input(u32_bytes(&step_block(&rows, &[], capacity))),
             Buffer::Output(4 * values.len()),
         ],

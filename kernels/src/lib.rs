@@ -1,11 +1,13 @@
 //! Formats, kernels and their registry.
 #![forbid(unsafe_code)]
 
+pub mod activations;
 pub mod add;
 pub mod add_bias;
 pub mod add_rms_norm;
 pub mod advance;
 pub mod argmax;
+pub mod arms;
 pub mod attention;
 mod call;
 pub mod conformance;
@@ -29,5 +31,5 @@ pub mod variant;
 pub use call::Call;
 pub use formats::{Format, HostFormat, Quantize};
 pub use kiln_dsl::disassemble;
-pub use registry::{DequantizeError, DeviceRow, DuplicateFormat, FormatRow, Registry};
+pub use registry::{DequantizeError, DuplicateFormat, FormatRow, Registry};
 pub use variant::Variant;

@@ -6,13 +6,13 @@ use kiln_abi::BlockGeometry;
 use thiserror::Error;
 
 use crate::{
-    Call, Variant, add, add_bias, add_rms_norm, advance, argmax, attention,
+    Call, Variant, activations, add, add_bias, add_rms_norm, advance, argmax, attention,
     formats::{
-        Bf16, F16, F32, Format, HostFormat, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs,
-        Mxfp4, Nvfp4, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0,
+        Bf16, F16, F32, Format, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Mxfp4, Nvfp4,
+        Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0, layout,
     },
     gather_rows,
-    gemv::{self, GemvOperands, GemvPush},
+    gemv::Arms,
     get_rows::{self, GetRowsOperands, GetRowsPush},
     glu, kv_store, rms_norm, rope, scale, soft_cap,
 };
@@ -28,40 +28,38 @@ pub struct FormatRow {
     pub geometry: BlockGeometry,
     /// Its kernels: every role on every arm.
     pub variants: Vec<Variant>,
-    /// How kernels use it, unless the host alone does.
-    pub device: Option<DeviceRow>,
-    dequantize: fn(&[u8], &mut [f32]),
-}
-
-/// What a format is to kernels.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceRow {
     /// Elements that a row must be whole multiples of on a device.
     pub row_multiple: u32,
-    /// A launch of its `gemv`.
-    pub gemv: fn(GemvOperands, GemvPush) -> Call,
+    /// Elements of a unit.
+    pub unit: u32,
+    /// The arms of its `gemv`.
+    pub gemv: Arms,
     /// A launch of its `get_rows`.
     pub get_rows: fn(GetRowsOperands, GetRowsPush) -> Call,
+    /// Bytes on a device of that many elements.
+    pub device_bytes: fn(u64) -> u64,
+    /// Blocks as a device holds them, by plain Rust.
+    pub pack: fn(&[u8]) -> Vec<u8>,
+    /// That many blocks as a file holds them: the inverse.
+    pub unpack: fn(&[u8], usize) -> Vec<u8>,
+    dequantize: fn(&[u8], &mut [f32]),
 }
 
 impl FormatRow {
     fn of<F: Format>() -> Self {
-        let device = DeviceRow {
-            row_multiple: F::BLK.next_multiple_of(4),
-            gemv: gemv::call::<F>,
-            get_rows: get_rows::call::<F>,
-        };
-        let variants = [get_rows::variants::<F>(), gemv::variants::<F>()].concat();
-        FormatRow { variants, device: Some(device), ..Self::host::<F>() }
-    }
-
-    fn host<F: HostFormat>() -> Self {
+        let arms = F::arms();
         FormatRow {
             id: F::ID,
             name: F::NAME,
             geometry: F::GEOMETRY,
-            variants: Vec::new(),
-            device: None,
+            variants: [get_rows::variants::<F>(), arms.variants()].concat(),
+            row_multiple: F::BLK.max(F::UNIT),
+            unit: F::UNIT,
+            gemv: arms,
+            get_rows: get_rows::call::<F>,
+            device_bytes: layout::device_bytes::<F>,
+            pack: layout::pack::<F>,
+            unpack: layout::unpack::<F>,
             dequantize: F::dequantize,
         }
     }
@@ -132,27 +130,28 @@ impl Registry {
             FormatRow::of::<Q4_1>(),
             FormatRow::of::<Q6K>(),
             FormatRow::of::<Q8_0>(),
-            FormatRow::host::<Q5_0>(),
-            FormatRow::host::<Q5_1>(),
-            FormatRow::host::<Q2K>(),
-            FormatRow::host::<Q3K>(),
-            FormatRow::host::<Q4K>(),
-            FormatRow::host::<Q5K>(),
-            FormatRow::host::<Iq2Xxs>(),
-            FormatRow::host::<Iq2Xs>(),
-            FormatRow::host::<Iq3Xxs>(),
-            FormatRow::host::<Iq1S>(),
-            FormatRow::host::<Iq4Nl>(),
-            FormatRow::host::<Iq3S>(),
-            FormatRow::host::<Iq2S>(),
-            FormatRow::host::<Iq4Xs>(),
-            FormatRow::host::<Iq1M>(),
-            FormatRow::host::<Tq1_0>(),
-            FormatRow::host::<Tq2_0>(),
-            FormatRow::host::<Mxfp4>(),
-            FormatRow::host::<Nvfp4>(),
+            FormatRow::of::<Q5_0>(),
+            FormatRow::of::<Q5_1>(),
+            FormatRow::of::<Q2K>(),
+            FormatRow::of::<Q3K>(),
+            FormatRow::of::<Q4K>(),
+            FormatRow::of::<Q5K>(),
+            FormatRow::of::<Iq2Xxs>(),
+            FormatRow::of::<Iq2Xs>(),
+            FormatRow::of::<Iq3Xxs>(),
+            FormatRow::of::<Iq1S>(),
+            FormatRow::of::<Iq4Nl>(),
+            FormatRow::of::<Iq3S>(),
+            FormatRow::of::<Iq2S>(),
+            FormatRow::of::<Iq4Xs>(),
+            FormatRow::of::<Iq1M>(),
+            FormatRow::of::<Tq1_0>(),
+            FormatRow::of::<Tq2_0>(),
+            FormatRow::of::<Mxfp4>(),
+            FormatRow::of::<Nvfp4>(),
         ];
         let plain = [
+            activations::variants(),
             add::variants(),
             rms_norm::variants(),
             add_bias::variants(),

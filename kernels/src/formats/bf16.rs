@@ -9,7 +9,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat};
+use super::{Arms, Format, HostFormat};
 
 /// The format.
 pub struct Bf16;
@@ -25,6 +25,10 @@ impl HostFormat for Bf16 {
 }
 
 impl Format for Bf16 {
+    fn arms() -> Arms {
+        Arms::plain::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         (plane == 0).then_some(16 * 8 * unit + bit)
     }

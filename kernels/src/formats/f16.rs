@@ -9,7 +9,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, f16_at};
+use super::{Arms, Format, HostFormat, f16_at};
 
 /// The format.
 pub struct F16;
@@ -25,6 +25,10 @@ impl HostFormat for F16 {
 }
 
 impl Format for F16 {
+    fn arms() -> Arms {
+        Arms::plain::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         (plane == 0).then_some(16 * 8 * unit + bit)
     }

@@ -9,7 +9,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat};
+use super::{Arms, Format, HostFormat};
 
 /// The format.
 pub struct F32;
@@ -25,6 +25,10 @@ impl HostFormat for F32 {
 }
 
 impl Format for F32 {
+    fn arms() -> Arms {
+        Arms::plain::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         (plane == 0).then_some(32 * 4 * unit + bit)
     }

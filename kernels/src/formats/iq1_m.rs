@@ -12,7 +12,11 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, grids, half_bits, iq1_s::{SHIFT, shifted, shifted_table}, nibble_at, u16_at};
+use super::{
+    Arms, Format, HostFormat, grids, half_bits,
+    iq1_s::{SHIFT, shifted, shifted_table},
+    nibble_at, u16_at,
+};
 
 /// The format.
 pub struct Iq1M;
@@ -48,6 +52,10 @@ impl HostFormat for Iq1M {
 }
 
 impl Format for Iq1M {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => Some(32 * unit + bit),
@@ -75,7 +83,8 @@ impl Format for Iq1M {
 impl QuantFormat for Iq1M {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
-    const PLANES: &'static [Plane] = &[Plane::unit(4), Plane::unit(2), Plane::unit(1), Plane::block(2, 8), Plane::table(2048)];
+    const PLANES: &'static [Plane] =
+        &[Plane::unit(4), Plane::unit(2), Plane::unit(1), Plane::block(2, 8), Plane::table(2048)];
 
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq1M>(&u, at)

@@ -12,7 +12,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, f16_at, grids, half_bits, u16_at};
+use super::{Arms, Format, HostFormat, f16_at, grids, half_bits, u16_at};
 
 /// The format.
 pub struct Iq1S;
@@ -44,6 +44,10 @@ impl HostFormat for Iq1S {
 }
 
 impl Format for Iq1S {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => Some(8 * QS + 32 * unit + bit),
@@ -66,7 +70,8 @@ impl Format for Iq1S {
 impl QuantFormat for Iq1S {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
-    const PLANES: &'static [Plane] = &[Plane::unit(4), Plane::unit(2), Plane::block(2, 8), Plane::table(2048)];
+    const PLANES: &'static [Plane] =
+        &[Plane::unit(4), Plane::unit(2), Plane::block(2, 8), Plane::table(2048)];
 
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq1S>(&u, at)

@@ -14,7 +14,11 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, codebook::{signed, write_signed}, f16_at, grids, half_bits, nibble_at};
+use super::{
+    Arms, Format, HostFormat,
+    codebook::{signed, write_signed},
+    f16_at, grids, half_bits, nibble_at,
+};
 
 /// The format.
 pub struct Iq2S;
@@ -42,6 +46,10 @@ impl HostFormat for Iq2S {
 }
 
 impl Format for Iq2S {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => Some(8 * if bit < 32 { QS } else { SIGNS - 4 } + 32 * unit + bit),
@@ -60,7 +68,8 @@ impl Format for Iq2S {
 impl QuantFormat for Iq2S {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
-    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::unit(2), Plane::block(2, 8), Plane::table(2048)];
+    const PLANES: &'static [Plane] =
+        &[Plane::unit(8), Plane::unit(2), Plane::block(2, 8), Plane::table(2048)];
 
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq2S>(&u, at)

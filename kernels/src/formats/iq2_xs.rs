@@ -13,7 +13,11 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, codebook::{all_signs, even_signs, signed, write_signed}, f16_at, grids, half_bits, nibble_at, u16_at};
+use super::{
+    Arms, Format, HostFormat,
+    codebook::{all_signs, even_signs, signed, write_signed},
+    f16_at, grids, half_bits, nibble_at, u16_at,
+};
 
 /// The format.
 pub struct Iq2Xs;
@@ -39,6 +43,10 @@ impl HostFormat for Iq2Xs {
 }
 
 impl Format for Iq2Xs {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => Some(8 * QS + 64 * unit + bit),
@@ -57,7 +65,8 @@ impl Format for Iq2Xs {
 impl QuantFormat for Iq2Xs {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
-    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::unit(1), Plane::block(2, 8), Plane::table(1024)];
+    const PLANES: &'static [Plane] =
+        &[Plane::unit(8), Plane::unit(1), Plane::block(2, 8), Plane::table(1024)];
 
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq2Xs>(&u, at)

@@ -12,7 +12,11 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, codebook::{all_signs, even_signs, signed, write_signed}, f16_at, grids, half_bits, u32_at};
+use super::{
+    Arms, Format, HostFormat,
+    codebook::{all_signs, even_signs, signed, write_signed},
+    f16_at, grids, half_bits, u32_at,
+};
 
 /// The format.
 pub struct Iq2Xxs;
@@ -39,6 +43,10 @@ impl HostFormat for Iq2Xxs {
 }
 
 impl Format for Iq2Xxs {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => Some(8 * GROUPS + 64 * unit + bit),

@@ -14,7 +14,11 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, codebook::{signed, write_signed}, f16_at, grids, half_bits, nibble_at};
+use super::{
+    Arms, Format, HostFormat,
+    codebook::{signed, write_signed},
+    f16_at, grids, half_bits, nibble_at,
+};
 
 /// The format.
 pub struct Iq3S;
@@ -45,6 +49,10 @@ impl HostFormat for Iq3S {
 }
 
 impl Format for Iq3S {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => Some(8 * QS + 64 * unit + bit),
@@ -68,7 +76,8 @@ impl Format for Iq3S {
 impl QuantFormat for Iq3S {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
-    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::unit(4), Plane::unit(2), Plane::block(2, 8), Plane::table(512)];
+    const PLANES: &'static [Plane] =
+        &[Plane::unit(8), Plane::unit(4), Plane::unit(2), Plane::block(2, 8), Plane::table(512)];
 
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq3S>(&u, at)

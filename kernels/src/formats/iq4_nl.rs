@@ -10,7 +10,12 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, codebook::{IQ4_VALUES, pair_table}, f16_at, half_bits, layout::coded_nibble};
+use super::{
+    Arms, Format, HostFormat,
+    codebook::{IQ4_VALUES, pair_table},
+    f16_at, half_bits,
+    layout::coded_nibble,
+};
 
 /// The format.
 pub struct Iq4Nl;
@@ -35,7 +40,11 @@ impl HostFormat for Iq4Nl {
 }
 
 impl Format for Iq4Nl {
-    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
+    fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => {
                 let (i, b) = coded_nibble(bit);

@@ -13,7 +13,13 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, codebook::{IQ4_VALUES, pair_table}, f16_at, half_bits, layout::coded_nibble, nibble_at, u16_at};
+use super::{
+    Arms, Format, HostFormat,
+    codebook::{IQ4_VALUES, pair_table},
+    f16_at, half_bits,
+    layout::coded_nibble,
+    nibble_at, u16_at,
+};
 
 /// The format.
 pub struct Iq4Xs;
@@ -42,6 +48,10 @@ impl HostFormat for Iq4Xs {
 }
 
 impl Format for Iq4Xs {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => {
@@ -67,7 +77,8 @@ impl Format for Iq4Xs {
 impl QuantFormat for Iq4Xs {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
-    const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(1), Plane::block(2, 8), Plane::table(256)];
+    const PLANES: &'static [Plane] =
+        &[Plane::unit(16), Plane::unit(1), Plane::block(2, 8), Plane::table(256)];
 
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq4Xs>(&u, at)

@@ -55,6 +55,7 @@ impl Moves {
             .collect();
         let fits = |grain: usize| {
             bits.iter().flat_map(|plane| plane.chunks(grain)).all(|piece| match piece[0] {
+                _ if piece.len() < grain => false,
                 Some(first) => {
                     first % grain == 0 && piece.iter().enumerate().all(|(i, b)| *b == Some(first + i))
                 }
@@ -73,6 +74,11 @@ fn units_of_block<F: Format>() -> usize {
     (F::BLK / F::UNIT).max(1) as usize
 }
 
+/// Blocks of a unit, or one where a block is several units.
+pub(crate) fn blocks_at_once<F: Format>() -> usize {
+    (F::UNIT / F::BLK).max(1) as usize
+}
+
 /// The planes that come from blocks, with their numbers; the table of a format does not.
 fn moved<F: Format>() -> impl Iterator<Item = (usize, &'static Plane)> {
     F::PLANES.iter().enumerate().filter(|(_, plane)| plane.units > 0)
@@ -89,7 +95,9 @@ pub fn pack<F: Format>(blocks: &[u8]) -> Vec<u8> {
     let n_elems = n_blocks as u64 * u64::from(F::GEOMETRY.elements());
     let (offsets, bytes) = plane_offsets(F::PLANES, n_elems / u64::from(F::UNIT));
     let mut out = vec![0; bytes as usize];
-    each_bit::<F>(n_blocks, &offsets, |from, to| out[to / 8] |= (blocks[from / 8] >> (from % 8) & 1) << (to % 8));
+    each_bit::<F>(n_blocks, &offsets, |from, to| {
+        out[to / 8] |= (blocks[from / 8] >> (from % 8) & 1) << (to % 8)
+    });
     if let Some(plane) = F::PLANES.iter().position(|p| p.units == 0) {
         let first = offsets[plane] as usize;
         for (out, word) in out[first..].chunks_exact_mut(4).zip(F::table()) {
@@ -104,18 +112,21 @@ pub fn unpack<F: Format>(planes: &[u8], n_blocks: usize) -> Vec<u8> {
     let n_elems = n_blocks as u64 * u64::from(F::GEOMETRY.elements());
     let (offsets, _) = plane_offsets(F::PLANES, n_elems / u64::from(F::UNIT));
     let mut out = vec![0; n_blocks * F::GEOMETRY.bytes() as usize];
-    each_bit::<F>(n_blocks, &offsets, |from, to| out[from / 8] |= (planes[to / 8] >> (to % 8) & 1) << (from % 8));
+    each_bit::<F>(n_blocks, &offsets, |from, to| {
+        out[from / 8] |= (planes[to / 8] >> (to % 8) & 1) << (from % 8)
+    });
     out
 }
 
 /// Every bit of every block and where it lies in the planes.
 fn each_bit<F: Format>(n_blocks: usize, offsets: &[u64], mut f: impl FnMut(usize, usize)) {
-    let block_bits = F::GEOMETRY.bytes() as usize * 8;
+    let each = blocks_at_once::<F>();
+    let block_bits = F::GEOMETRY.bytes() as usize * 8 * each;
     let moves = Moves::of::<F>();
     let grain = moves.grain as usize;
     for ((p, _), pieces) in moved::<F>().zip(&moves.planes) {
         let plane_bits = pieces.len() * grain;
-        for block in 0..n_blocks {
+        for block in 0..n_blocks / each {
             for (i, piece) in pieces.iter().enumerate().filter(|(_, piece)| **piece != ZERO) {
                 for bit in 0..grain {
                     let to = offsets[p] as usize * 8 + block * plane_bits + i * grain + bit;

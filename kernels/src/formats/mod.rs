@@ -1,7 +1,6 @@
 //! Tensor formats: one file each. Nothing else in the project names or matches on one.
 
-pub mod activations;
-mod bf16;
+pub mod bf16;
 mod codebook;
 mod f16;
 mod f32;
@@ -34,6 +33,8 @@ mod tq1_0;
 mod tq2_0;
 
 use kiln_dsl::prelude::*;
+
+use crate::gemv::Arms;
 
 use self::host::{f16_at, inverse, nibble_at, set_f16, u16_at, u32_at};
 pub use self::{
@@ -71,6 +72,9 @@ pub trait Format: HostFormat + QuantFormat {
     /// The bit of a block behind `bit` of a plane's field of the block's unit `unit`; none where the field is wider
     /// than what it holds. A field of the whole block has unit 0. Every bit of a block has one place.
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize>;
+
+    /// How kernels multiply with it: `Arms::packed::<Self>()` for a packed format, else `Arms::plain::<Self>()`.
+    fn arms() -> Arms;
 
     /// What element `i` of a block has beside `scale * q`.
     fn offset(block: &[u8], i: usize) -> f32 {

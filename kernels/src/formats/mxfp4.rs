@@ -12,7 +12,11 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, codebook::{E2M1_DOUBLED, pair_table}, layout::coded_nibble};
+use super::{
+    Arms, Format, HostFormat,
+    codebook::{E2M1_DOUBLED, pair_table},
+    layout::coded_nibble,
+};
 
 /// The format.
 pub struct Mxfp4;
@@ -42,7 +46,11 @@ impl HostFormat for Mxfp4 {
 }
 
 impl Format for Mxfp4 {
-    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
+    fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => {
                 let (i, b) = coded_nibble(bit);

@@ -12,7 +12,11 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, codebook::{E2M1_DOUBLED, pair_table}, layout::coded_nibble};
+use super::{
+    Arms, Format, HostFormat,
+    codebook::{E2M1_DOUBLED, pair_table},
+    layout::coded_nibble,
+};
 
 /// The format.
 pub struct Nvfp4;
@@ -48,6 +52,10 @@ impl HostFormat for Nvfp4 {
 }
 
 impl Format for Nvfp4 {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => {

@@ -15,7 +15,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, f16_at, layout::pair};
+use super::{Arms, Format, HostFormat, f16_at, layout::pair};
 
 /// The format.
 pub struct Q2K;
@@ -41,6 +41,10 @@ impl HostFormat for Q2K {
 }
 
 impl Format for Q2K {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => {

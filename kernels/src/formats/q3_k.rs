@@ -16,7 +16,10 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, f16_at, half_bits, layout::{pair, single}};
+use super::{
+    Arms, Format, HostFormat, f16_at, half_bits,
+    layout::{pair, single},
+};
 
 /// The format.
 pub struct Q3K;
@@ -25,6 +28,13 @@ const QS: usize = 32;
 const SCALES: usize = 96;
 const D: usize = 108;
 const _: () = assert!(D + 2 == Q3K::GEOMETRY.bytes() as usize);
+
+/// The scale of group `g` of a block, from -32 to 31.
+fn scale_at(block: &[u8], g: usize) -> f32 {
+    let low = block[SCALES + g % 8] >> (4 * (g / 8)) & 15;
+    let high = block[SCALES + 8 + g % 4] >> (2 * (g / 4)) & 3;
+    f32::from(low | high << 4) - 32.0
+}
 
 impl HostFormat for Q3K {
     const ID: u32 = 11;
@@ -38,15 +48,16 @@ impl HostFormat for Q3K {
             let low = block[QS + 32 * h + i % 32] >> (2 * r) & 3;
             let high = block[i % 32] >> (4 * h + r) & 1;
             let q = f32::from(low | high << 2) - 4.0;
-            let low = block[SCALES + g % 8] >> (4 * (g / 8)) & 15;
-            let high = block[SCALES + 8 + g % 4] >> (2 * (g / 4)) & 3;
-            let scale = f32::from(low | high << 4) - 32.0;
-            *out = d * scale * q;
+            *out = d * scale_at(block, g) * q;
         }
     }
 }
 
 impl Format for Q3K {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => {
@@ -68,7 +79,7 @@ impl Format for Q3K {
     }
 
     fn offset(block: &[u8], i: usize) -> f32 {
-        -4.0 * f16_at(block, D) * scale(block, i / 16)
+        -4.0 * f16_at(block, D) * scale_at(block, i / 16)
     }
 }
 
@@ -95,6 +106,7 @@ impl PackedFormat for Q3K {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        ((u.word(0, pack >> 2) >> ((pack & 3) * 2)) & 0x0303_0303) | (((u.word(1, 0) >> pack) & 0x0101_0101) << 2)
+        ((u.word(0, pack >> 2) >> ((pack & 3) * 2)) & 0x0303_0303)
+            | (((u.word(1, 0) >> pack) & 0x0101_0101) << 2)
     }
 }

@@ -11,7 +11,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, Quantize, f16_at, half_bits, inverse, layout::nibble, set_f16};
+use super::{Arms, Format, HostFormat, Quantize, f16_at, half_bits, inverse, layout::nibble, set_f16};
 
 /// The format.
 pub struct Q4_0;
@@ -50,7 +50,11 @@ impl Quantize for Q4_0 {
 }
 
 impl Format for Q4_0 {
-    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
+    fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => {
                 let (i, b) = nibble(bit);
@@ -61,7 +65,7 @@ impl Format for Q4_0 {
         }
     }
 
-    fn offset(block: &[u8], i: usize) -> f32 {
+    fn offset(block: &[u8], _: usize) -> f32 {
         -8.0 * f16_at(block, 0)
     }
 }

@@ -12,7 +12,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, f16_at, layout::nibble};
+use super::{Arms, Format, HostFormat, f16_at, layout::nibble};
 
 /// The format.
 pub struct Q4_1;
@@ -37,7 +37,11 @@ impl HostFormat for Q4_1 {
 }
 
 impl Format for Q4_1 {
-    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
+    fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => {
                 let (i, b) = nibble(bit);
@@ -48,7 +52,7 @@ impl Format for Q4_1 {
         }
     }
 
-    fn offset(block: &[u8], i: usize) -> f32 {
+    fn offset(block: &[u8], _: usize) -> f32 {
         f16_at(block, 2)
     }
 }

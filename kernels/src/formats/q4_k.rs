@@ -14,7 +14,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, f16_at, k_scales, layout::nibble};
+use super::{Arms, Format, HostFormat, f16_at, k_scales, layout::nibble};
 
 /// The format.
 pub struct Q4K;
@@ -41,6 +41,10 @@ impl HostFormat for Q4K {
 }
 
 impl Format for Q4K {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => {

@@ -11,7 +11,11 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, f16_at, half_bits, layout::{nibble, single}, u32_at};
+use super::{
+    Arms, Format, HostFormat, f16_at, half_bits,
+    layout::{nibble, single},
+    u32_at,
+};
 
 /// The format.
 pub struct Q5_0;
@@ -37,7 +41,11 @@ impl HostFormat for Q5_0 {
 }
 
 impl Format for Q5_0 {
-    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
+    fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => {
                 let (i, b) = nibble(bit);
@@ -49,7 +57,7 @@ impl Format for Q5_0 {
         }
     }
 
-    fn offset(block: &[u8], i: usize) -> f32 {
+    fn offset(block: &[u8], _: usize) -> f32 {
         -16.0 * f16_at(block, 0)
     }
 }
@@ -76,6 +84,7 @@ impl PackedFormat for Q5_0 {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        ((u.word(0, pack & 3) >> ((pack >> 2) * 4)) & 0x0f0f_0f0f) | (((u.word(1, 0) >> pack) & 0x0101_0101) << 4)
+        ((u.word(0, pack & 3) >> ((pack >> 2) * 4)) & 0x0f0f_0f0f)
+            | (((u.word(1, 0) >> pack) & 0x0101_0101) << 4)
     }
 }

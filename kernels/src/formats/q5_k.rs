@@ -16,7 +16,10 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, f16_at, k_scales, layout::{nibble, single}};
+use super::{
+    Arms, Format, HostFormat, f16_at, k_scales,
+    layout::{nibble, single},
+};
 
 /// The format.
 pub struct Q5K;
@@ -46,6 +49,10 @@ impl HostFormat for Q5K {
 }
 
 impl Format for Q5K {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => {
@@ -87,6 +94,7 @@ impl PackedFormat for Q5K {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        ((u.word(0, pack & 3) >> ((pack >> 2) * 4)) & 0x0f0f_0f0f) | (((u.word(1, 0) >> pack) & 0x0101_0101) << 4)
+        ((u.word(0, pack & 3) >> ((pack >> 2) * 4)) & 0x0f0f_0f0f)
+            | (((u.word(1, 0) >> pack) & 0x0101_0101) << 4)
     }
 }

@@ -15,7 +15,10 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, f16_at, half_bits, layout::{nibble, pair}};
+use super::{
+    Arms, Format, HostFormat, f16_at, half_bits,
+    layout::{nibble, pair},
+};
 
 /// The format.
 pub struct Q6K;
@@ -44,6 +47,10 @@ impl HostFormat for Q6K {
 }
 
 impl Format for Q6K {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => {

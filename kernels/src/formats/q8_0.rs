@@ -11,7 +11,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, Quantize, f16_at, half_bits, inverse, set_f16};
+use super::{Arms, Format, HostFormat, Quantize, f16_at, half_bits, inverse, set_f16};
 
 /// The format.
 pub struct Q8_0;
@@ -44,7 +44,11 @@ impl Quantize for Q8_0 {
 }
 
 impl Format for Q8_0 {
-    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
+    fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => Some(8 * QS + bit),
             1 => Some(bit),

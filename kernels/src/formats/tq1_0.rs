@@ -13,7 +13,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, f16_at, half_bits};
+use super::{Arms, Format, HostFormat, f16_at, half_bits};
 
 /// The format.
 pub struct Tq1_0;
@@ -47,7 +47,11 @@ impl HostFormat for Tq1_0 {
 }
 
 impl Format for Tq1_0 {
-    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
+    fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => Some(bit),
             1 => Some(8 * D + bit),
@@ -55,7 +59,7 @@ impl Format for Tq1_0 {
         }
     }
 
-    fn offset(block: &[u8], i: usize) -> f32 {
+    fn offset(block: &[u8], _: usize) -> f32 {
         -f16_at(block, D)
     }
 }

@@ -11,7 +11,7 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Format, HostFormat, f16_at, half_bits, layout::pair};
+use super::{Arms, Format, HostFormat, f16_at, half_bits, layout::pair};
 
 /// The format.
 pub struct Tq2_0;
@@ -34,6 +34,10 @@ impl HostFormat for Tq2_0 {
 }
 
 impl Format for Tq2_0 {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => {
@@ -45,7 +49,7 @@ impl Format for Tq2_0 {
         }
     }
 
-    fn offset(block: &[u8], i: usize) -> f32 {
+    fn offset(block: &[u8], _: usize) -> f32 {
         -f16_at(block, D)
     }
 }

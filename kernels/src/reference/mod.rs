@@ -13,11 +13,11 @@ mod rope;
 mod scale;
 mod soft_cap;
 
-use crate::conformance::{Content, Expected};
+use crate::conformance::{Content, Expected, F32_ROUNDOFF, gamma};
 
 pub use add::add;
 pub use attention::{AttentionShape, attention};
-pub use gemv::gemv;
+pub use gemv::{Rows, gated, gemv};
 pub use glu::glu;
 pub use rms_norm::rms_norm;
 pub use rope::rope;
@@ -34,6 +34,15 @@ pub struct Bounded {
 }
 
 impl Bounded {
+    /// With one f32 addition more.
+    pub fn plus(mut self, addends: impl Iterator<Item = f32>) -> Self {
+        for ((value, bound), addend) in self.values.iter_mut().zip(&mut self.bounds).zip(addends) {
+            *value += f64::from(addend);
+            *bound += (value.abs() + *bound) * gamma(1, F32_ROUNDOFF);
+        }
+        self
+    }
+
     /// As what output `binding` of a case must hold.
     pub fn at(self, binding: usize) -> Expected {
         Expected { binding, content: Content::Near { values: self.values, bounds: self.bounds } }

@@ -1,0 +1,255 @@
+//! `y[r, first + i] = Σ_j W[i, j] · x[r, j]`, W in a packed format, x in blocks of integers: the dot4 arm.
+//!
+//! Per group of W, with `w = s · q + o` and `x = d · (256 · hi + lo)`: `s · d · (256 · Σ q hi + Σ q lo) + o · d · Σ x`.
+//! Shapes: W `[m, k]` in planes, of each expert; x `[rows, k]` in blocks (see `activations.rs`), y `[rows, stride]` f32.
+//! Who owns what: see [`Tile`]; lane j of a row takes units j, j + lanes, ...
+//! Traffic: a row of W per `cols` outputs, memory-bound.
+//! Numerics: the integer sums are exact; a group adds one rounded product and, with offsets, one more. The order of
+//! the sum over groups depends on (k, lanes) alone.
+
+use kiln_dsl::prelude::*;
+
+use super::{Form, GemvPush, Tile, own_rows, row_start, store, tensor_words};
+use crate::{activations::FIELDS, step::n_rows};
+
+/// The kernel.
+#[kernel(local_size = t.local, subgroup = t.subgroup, grid = [p.m.div_ceil(t.workgroup_rows()), p.rows.div_ceil(t.cols)])]
+pub fn gemv_dot4<F: PackedFormat>(
+    #[len(tensor_words::<F>(p.units))] w: &Buf<u32>,
+    #[when(form.glu.is_some())]
+    #[len(tensor_words::<F>(p.units))]
+    v: &Buf<u32>,
+    #[len(p.rows / p.sharing * (p.k / F::UNIT) * FIELDS)] x: &Buf<Vec4<u32>>,
+    #[len(4 + 4 * p.rows / p.used)] step: &Buf<u32>,
+    #[when(form.experts)]
+    #[len(p.rows)]
+    ids: &Buf<u32>,
+    #[when(form.bias)]
+    #[len(p.m)]
+    bias: &Buf<f32>,
+    #[len(p.rows * p.stride)] y: &BufMut<f32>,
+    #[push] p: GemvPush,
+    #[comptime] t: Tile,
+    #[comptime] form: Form,
+) {
+    let n = n_rows(&step) * p.used;
+    let r0 = workgroup_id_y() * t.cols;
+    if r0 >= n {
+        return;
+    }
+    let (lane, row) = own_rows(comptime!(t));
+    let expert = if comptime!(form.experts) { ids[r0] } else { 0 };
+    let per_row = p.k / F::UNIT;
+    let n_sums = comptime!(t.sums());
+    let mut gate = [0.0; n_sums];
+    let mut up = [0.0; n_sums];
+    for s in comptime!(form.stacks()) {
+        let tensor = comptime!(Tensor::new::<F>(if s == 0 { w } else { v }, p.units).stage());
+        let sums = comptime!(if s == 0 { gate } else { up });
+        let starts =
+            comptime!(Starts((0..t.rows).map(|a| own_start(row, a, p.m, expert, per_row)).collect()));
+        for first in (0..per_row).step_by(t.lanes * t.ahead) {
+            // Everything that the round reads is asked for before any of it is used.
+            let round = comptime!(Round::new(&tensor, &starts, first, lane, per_row, t));
+            for h in comptime!(0..t.ahead) {
+                let i = round.index(comptime!(h));
+                let counts = first + h * t.lanes + lane < per_row;
+                let columns = comptime!(columns(x, r0, n, p.sharing, per_row, i, t));
+                for a in comptime!(0..t.rows) {
+                    let weights = comptime!(Weights::of::<F>(round.unit(h, a)));
+                    for c in comptime!(0..t.cols) {
+                        let column = comptime!(&columns[c as usize]);
+                        let product = unit_product::<F>(&weights, column);
+                        let j = comptime!(c * t.rows + a);
+                        sums[j] += select(counts, product, 0.0);
+                    }
+                }
+            }
+        }
+    }
+    store(&gate, &up, row, r0, n, &bias, &y, p, comptime!(t), comptime!(form));
+}
+
+/// The first unit of each row that a lane works on.
+struct Starts(Vec<Ex<u32>>);
+
+#[device]
+fn own_start(row: u32, #[comptime] a: u32, m: u32, expert: u32, per_row: u32) -> u32 {
+    row_start(row + a, m, expert, per_row)
+}
+
+/// The units of one round, loaded: of `ahead` steps and `rows` rows.
+struct Round {
+    index: Vec<Ex<u32>>,
+    units: Vec<Vec<Unit>>,
+}
+
+impl Round {
+    #[track_caller]
+    fn new(w: &Tensor, starts: &Starts, first: Ex<u32>, lane: Ex<u32>, per_row: Ex<u32>, t: Tile) -> Self {
+        let (mut index, mut units) = (Vec::new(), Vec::new());
+        for h in 0..t.ahead {
+            let i = step_index(first, h, t.lanes, lane, per_row);
+            let mut rows = Vec::new();
+            for start in &starts.0 {
+                rows.push(w.unit(kiln_dsl::ops::add(*start, i)).load());
+            }
+            index.push(i);
+            units.push(rows);
+        }
+        Round { index, units }
+    }
+
+    fn index(&self, h: u32) -> Ex<u32> {
+        self.index[h as usize]
+    }
+
+    fn unit(&self, h: u32, a: u32) -> &Unit {
+        &self.units[h as usize][a as usize]
+    }
+}
+
+/// The unit of a lane's step `h`; past the end of the row, the last one again: it does not count.
+#[device]
+fn step_index(first: u32, #[comptime] h: u32, #[comptime] lanes: u32, lane: u32, per_row: u32) -> u32 {
+    min(first + h * lanes + lane, per_row - 1)
+}
+
+/// A unit of W ready to multiply.
+struct Weights {
+    lanes: Vec<Ex<u32>>,
+    scales: Vec<(Ex<f32>, Ex<f32>)>,
+}
+
+impl Weights {
+    #[track_caller]
+    fn of<F: PackedFormat>(unit: &Unit) -> Self {
+        let (mut lanes, mut scales) = (Vec::new(), Vec::new());
+        for pack in 0..F::UNIT / 4 {
+            lanes.push(F::lanes(unit, number(pack)));
+        }
+        for group in 0..F::UNIT / F::GROUP {
+            scales.push(F::scale_offset(unit, number(group)));
+        }
+        Weights { lanes, scales }
+    }
+
+    fn lanes(&self, pack: u32) -> Ex<u32> {
+        self.lanes[pack as usize]
+    }
+
+    fn scale(&self, group: u32) -> Ex<f32> {
+        self.scales[group as usize].0
+    }
+
+    fn offset(&self, group: u32) -> Ex<f32> {
+        self.scales[group as usize].1
+    }
+}
+
+impl<'a> Read for &'a Weights {
+    type Out = &'a Weights;
+    fn read(&self) -> &'a Weights {
+        self
+    }
+}
+
+#[track_caller]
+fn number(n: u32) -> Ex<u32> {
+    n.read()
+}
+
+/// A block of x: its words, hi before lo, and its scale with the sums of its halves.
+struct Column {
+    words: Vec<Ex<Vec4<u32>>>,
+}
+
+impl Column {
+    fn word(&self, plane: u32, pack: u32) -> Ex<u32> {
+        let four = self.words[(2 * plane + pack / 4) as usize];
+        match pack % 4 {
+            0 => four.x(),
+            1 => four.y(),
+            2 => four.z(),
+            _ => four.w(),
+        }
+    }
+
+    fn field(&self, i: u32) -> Ex<f32> {
+        let four = self.words[4];
+        let word = match i {
+            0 => four.x(),
+            1 => four.y(),
+            _ => four.z(),
+        };
+        bitcast::<f32, u32>(word)
+    }
+}
+
+impl<'a> Read for &'a Column {
+    type Out = &'a Column;
+    fn read(&self) -> &'a Column {
+        self
+    }
+}
+
+/// Block `i` of each row of x. Past the last row, the last row again: its sum is not stored.
+#[track_caller]
+fn columns(
+    x: &Buf<Vec4<u32>>,
+    r0: Ex<u32>,
+    n: Ex<u32>,
+    sharing: Ex<u32>,
+    per_row: Ex<u32>,
+    i: Ex<u32>,
+    t: Tile,
+) -> Vec<Column> {
+    let mut columns = Vec::new();
+    for c in 0..t.cols {
+        let mut words = Vec::new();
+        for field in 0..FIELDS {
+            words.push(x_word(x, r0, c, n, sharing, per_row, i, field));
+        }
+        columns.push(Column { words });
+    }
+    columns
+}
+
+#[device]
+fn x_word(
+    x: &Buf<Vec4<u32>>,
+    r0: u32,
+    #[comptime] c: u32,
+    n: u32,
+    sharing: u32,
+    per_row: u32,
+    i: u32,
+    #[comptime] field: u32,
+) -> Vec4<u32> {
+    let row = min(r0 + c, n - 1) / sharing;
+    x[(row * FIELDS + field) * per_row + i]
+}
+
+/// The product of a unit of W and a block of x.
+#[device]
+fn unit_product<F: PackedFormat>(w: &Weights, x: &Column) -> f32 {
+    let mut sum = 0.0;
+    for group in comptime!(0..F::UNIT / F::GROUP) {
+        let mut hi = 0;
+        let mut lo = 0;
+        for pack in comptime!(group * F::GROUP / 4..(group + 1) * F::GROUP / 4) {
+            let q = w.lanes(comptime!(pack));
+            hi = dot4_i8_acc(q, x.word(comptime!(0), comptime!(pack)), hi);
+            lo = dot4_i8_acc(q, x.word(comptime!(1), comptime!(pack)), lo);
+        }
+        let scale = w.scale(comptime!(group)) * x.field(comptime!(0));
+        sum = fma((hi * 256 + lo) as f32, scale, sum);
+        if comptime!(F::OFFSET && F::GROUP == 16) {
+            sum = fma(w.offset(comptime!(group)), x.field(comptime!(1 + group)), sum);
+        }
+    }
+    if comptime!(F::OFFSET && F::GROUP == 32) {
+        sum = fma(w.offset(comptime!(0)), x.field(comptime!(1)) + x.field(comptime!(2)), sum);
+    }
+    sum
+}

@@ -1,0 +1,74 @@
+//! `y[r, first + i] = Σ_j W[i, j] · x[r, j]` for the rows of a step, W in any format: the float arm.
+//!
+//! Shapes: W `[m, k]` in planes, of each expert; x `[rows, k]` f32, y `[rows, stride]` f32; k is a multiple of the block and the unit.
+//! Who owns what: see [`Tile`]; lane j of a row takes units j, j + lanes, ...
+//! Traffic: a row of W per `cols` outputs, memory-bound.
+//! Numerics: weights decoded to f32, one fma per product into four running sums per lane. The order of the sum
+//! depends on (k, lanes) alone: every subgroup size, `rows` and `cols` give the same bits.
+
+use kiln_dsl::prelude::*;
+
+use super::{Form, GemvPush, Tile, own_rows, row_start, store, tensor_words};
+use crate::step::n_rows;
+
+/// The kernel.
+#[kernel(local_size = t.local, subgroup = t.subgroup, grid = [p.m.div_ceil(t.workgroup_rows()), p.rows.div_ceil(t.cols)])]
+pub fn gemv<F: QuantFormat>(
+    #[len(tensor_words::<F>(p.units))] w: &Buf<u32>,
+    #[when(form.glu.is_some())]
+    #[len(tensor_words::<F>(p.units))]
+    v: &Buf<u32>,
+    #[len(p.rows / p.sharing * (p.k / 4))] x: &Buf<Vec4<f32>>,
+    #[len(4 + 4 * p.rows / p.used)] step: &Buf<u32>,
+    #[when(form.experts)]
+    #[len(p.rows)]
+    ids: &Buf<u32>,
+    #[when(form.bias)]
+    #[len(p.m)]
+    bias: &Buf<f32>,
+    #[len(p.rows * p.stride)] y: &BufMut<f32>,
+    #[push] p: GemvPush,
+    #[comptime] t: Tile,
+    #[comptime] form: Form,
+) {
+    let n = n_rows(&step) * p.used;
+    let r0 = workgroup_id_y() * t.cols;
+    if r0 >= n {
+        return;
+    }
+    let (lane, row) = own_rows(comptime!(t));
+    let expert = if comptime!(form.experts) { ids[r0] } else { 0 };
+    let per_row = p.k / F::UNIT;
+    let n_sums = comptime!(t.sums());
+    let mut gate = [0.0; n_sums];
+    let mut up = [0.0; n_sums];
+    for s in comptime!(form.stacks()) {
+        let tensor = comptime!(Tensor::new::<F>(if s == 0 { w } else { v }, p.units).stage());
+        let mut acc = [splat::<Vec4<f32>>(0.0); n_sums];
+        for i in (lane..per_row).step_by(t.lanes) {
+            for a in comptime!(0..t.rows) {
+                let start = row_start(row + a, p.m, expert, per_row);
+                let unit = comptime!(tensor.unit(kiln_dsl::ops::add(start, i)).load());
+                for four in comptime!(0..F::UNIT / 4) {
+                    let weights = F::decode4(&unit, four * 4);
+                    for c in comptime!(0..t.cols) {
+                        // Past the last row, the last row again: its sum is not stored.
+                        let x_row = min(r0 + c, n - 1) / p.sharing;
+                        let j = comptime!(c * t.rows + a);
+                        acc[j] = fma(weights, x[(x_row * per_row + i) * (F::UNIT / 4) + four], acc[j]);
+                    }
+                }
+            }
+        }
+        for j in comptime!(0..n_sums) {
+            let own = acc[j];
+            let sum = (own.x() + own.y()) + (own.z() + own.w());
+            if comptime!(s == 0) {
+                gate[j] = sum;
+            } else {
+                up[j] = sum;
+            }
+        }
+    }
+    store(&gate, &up, row, r0, n, &bias, &y, p, comptime!(t), comptime!(form));
+}

@@ -1,0 +1,251 @@
+//! Arms: ways to multiply, one file each. What they share is which invocation owns which rows, and how sums meet.
+
+pub mod dot4;
+pub mod float;
+
+use std::fmt;
+
+use kiln_dsl::prelude::*;
+use kiln_dsl::quant::plane_offsets;
+
+use crate::fold::fold_columns;
+
+/// The shape of a gemv's work: comptime.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Invocations that share a row of W, a power of two up to 32.
+    pub lanes: u32,
+    /// Rows of W that they own, a power of two.
+    pub rows: u32,
+    /// Rows of x at once, a power of two.
+    pub cols: u32,
+    /// Units of a row in flight per invocation.
+    pub ahead: u32,
+    /// Invocations of a workgroup.
+    pub local: u32,
+    /// The subgroup size that the fold may use shuffles for, at least `lanes`; none folds in workgroup memory.
+    pub subgroup: Option<u32>,
+}
+
+impl fmt::Debug for Tile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tile { lanes, rows, cols, ahead, local, .. } = self;
+        write!(f, "{lanes}x{rows}x{cols}, ahead {ahead}, local {local}")?;
+        self.subgroup.map_or(Ok(()), |s| write!(f, ", subgroup {s}"))
+    }
+}
+
+impl Tile {
+    /// Rows of W that a workgroup owns.
+    pub const fn workgroup_rows(&self) -> u32 {
+        self.local / self.lanes * self.rows
+    }
+
+    /// Sums that an invocation carries.
+    const fn sums(&self) -> u32 {
+        self.rows * self.cols
+    }
+
+    /// Sums that a lane holds after the fold, and the lanes that hold the same ones.
+    const fn split(&self) -> (u32, u32) {
+        let sums = self.sums();
+        if sums > self.lanes { (sums / self.lanes, 1) } else { (1, self.lanes / sums) }
+    }
+
+    /// Elements of workgroup memory that the fold takes.
+    const fn shared(&self) -> u32 {
+        if self.subgroup.is_some() { 1 } else { self.local * self.sums() }
+    }
+}
+
+/// The activation between two projections that are one launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// x · sigmoid(x).
+    Silu,
+    /// The tanh form of gelu.
+    Gelu,
+}
+
+/// What a gemv does beside the product: comptime.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Form {
+    /// W is a stack of experts; each row of x names its own.
+    pub experts: bool,
+    /// A bias is added.
+    pub bias: bool,
+    /// The result is added to y.
+    pub add: bool,
+    /// The result is `act(W x) * (V x)`, V of W's shape and format.
+    pub glu: Option<Activation>,
+}
+
+impl Form {
+    /// W, and V where there is one.
+    fn stacks(self) -> std::ops::Range<u32> {
+        0..if self.glu.is_some() { 2 } else { 1 }
+    }
+}
+
+impl fmt::Debug for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = [(self.experts, "experts"), (self.bias, "bias"), (self.add, "add")];
+        let glu = match self.glu {
+            Some(Activation::Silu) => Some("silu"),
+            Some(Activation::Gelu) => Some("gelu"),
+            None => None,
+        };
+        let words = words.into_iter().filter_map(|(on, word)| on.then_some(word)).chain(glu);
+        write!(f, "{}", words.collect::<Vec<_>>().join("+"))
+    }
+}
+
+/// Push constants of a gemv.
+#[derive(Clone, Copy, Debug, Push)]
+pub struct GemvPush {
+    /// Rows of y that the command has room for: rows of a step times `used`.
+    pub rows: u32,
+    /// Rows of W in this piece; of one expert.
+    pub m: u32,
+    /// Columns of W.
+    pub k: u32,
+    /// Units of the whole piece, all experts together.
+    pub units: u32,
+    /// Where the piece's first result goes in a row of y.
+    pub first: u32,
+    /// Elements of a row of y.
+    pub stride: u32,
+    /// Rows of y for a row of the step: the experts that a token uses, 1 without experts.
+    pub used: u32,
+    /// Rows of y that share a row of x: `used` or 1.
+    pub sharing: u32,
+}
+
+/// 32-bit words of a tensor of `n_units` units on a device.
+pub fn tensor_words<F: QuantFormat>(n_units: u32) -> u64 {
+    plane_offsets(F::PLANES, u64::from(n_units)).1 / 4
+}
+
+/// The lane of this invocation and the first row of W that its lanes own.
+#[device]
+fn own_rows(#[comptime] t: Tile) -> (u32, u32) {
+    let i = local_id();
+    (i & (t.lanes - 1), workgroup_id_x() * (t.local / t.lanes * t.rows) + i / t.lanes * t.rows)
+}
+
+/// The first unit of row `row` of an expert's `m`; past the last row, the last row again: its sum is not stored.
+#[device]
+fn row_start(row: u32, m: u32, expert: u32, units_per_row: u32) -> u32 {
+    (expert * m + min(row, m - 1)) * units_per_row
+}
+
+/// Adds up the sums of a row's lanes, lane by lane of each half with its counterpart of the other: every subgroup size
+/// and both memories give the same bits. `sums[j]` of a lane is then sum [`held`]`(j)`.
+#[device]
+fn fold(sums: &PlaceArray<f32, Local>, shared: &Shared<f32>, #[comptime] t: Tile) {
+    let lane = local_id() & (t.lanes - 1);
+    if comptime!(t.subgroup.is_some()) {
+        for mask in comptime!(crate::fold::halves(t.lanes)) {
+            let upper = (lane & mask) != 0;
+            let half = comptime!(left_of(t, mask));
+            if comptime!(half > 1) {
+                for i in comptime!(0..half / 2) {
+                    let (a, b) = (sums[i], sums[i + half / 2]);
+                    let theirs = subgroup::shuffle_xor(select(upper, a, b), mask);
+                    sums[i] = select(upper, b, a) + theirs;
+                }
+            } else {
+                let own = sums[0];
+                sums[0] = own + subgroup::shuffle_xor(own, mask);
+            }
+        }
+    } else {
+        let i = local_id();
+        for v in comptime!(0..t.sums()) {
+            shared[i + v * t.local] = sums[v];
+        }
+        fold_columns(&shared, i, comptime!(t.lanes), comptime!(t.sums()), comptime!(t.local));
+        for j in comptime!(0..t.split().0) {
+            sums[j] = shared[held(comptime!(j), comptime!(t)) * t.local + (i - lane)];
+        }
+        barrier();
+    }
+}
+
+/// Sums that are left before the exchange with the lane at distance `mask`.
+const fn left_of(t: Tile, mask: u32) -> u32 {
+    let done = t.lanes / 2 / mask;
+    let left = t.sums() / done;
+    if left == 0 { 1 } else { left }
+}
+
+/// Which sum a lane's `j`-th is after the fold.
+#[device]
+fn held(#[comptime] j: u32, #[comptime] t: Tile) -> u32 {
+    let (each, alike) = comptime!(t.split());
+    (local_id() & (t.lanes - 1)) / alike * each + j
+}
+
+/// Whether this lane is the one that stores what several hold.
+#[device]
+fn stores(#[comptime] t: Tile) -> bool {
+    let alike = comptime!(t.split().1 - 1);
+    (local_id() & alike) == 0
+}
+
+/// `act(x)`.
+#[device]
+pub(crate) fn activate(x: f32, #[comptime] activation: Activation) -> f32 {
+    // gelu's tanh form is x · sigmoid(2 · √(2/π) · (x + 0.044715 · x³)).
+    let z = if comptime!(activation == Activation::Gelu) {
+        2.0 * GELU_SCALE * (x + GELU_CUBE * x * x * x)
+    } else {
+        x
+    };
+    x / (1.0 + exp(-z))
+}
+
+/// √(2/π), of the tanh form of gelu.
+const GELU_SCALE: f32 = 0.797_884_6;
+/// The cubic term of the tanh form of gelu.
+const GELU_CUBE: f32 = 0.044_715;
+
+/// Folds the sums of every row, applies what the form asks for, and stores.
+///
+/// `gate` are the sums of W x for rows `row` on of W and `r0` on of y, which has `n`; `up` are those of V x.
+#[device]
+fn store(
+    gate: &PlaceArray<f32, Local>,
+    up: &PlaceArray<f32, Local>,
+    row: u32,
+    r0: u32,
+    n: u32,
+    bias: &Buf<f32>,
+    y: &BufMut<f32>,
+    #[push] p: GemvPush,
+    #[comptime] t: Tile,
+    #[comptime] form: Form,
+) {
+    let len = comptime!(t.shared());
+    let shared = Shared::<f32>::new(len);
+    fold(&gate, &shared, comptime!(t));
+    if comptime!(form.glu.is_some()) {
+        fold(&up, &shared, comptime!(t));
+    }
+    if stores(comptime!(t)) {
+        for j in comptime!(0..t.split().0) {
+            let sum = held(comptime!(j), comptime!(t));
+            let (i, r) = (row + sum % t.rows, r0 + sum / t.rows);
+            if i < p.m && r < n {
+                let at = r * p.stride + p.first + i;
+                let product = if comptime!(form.glu.is_some()) {
+                    activate(gate[j], comptime!(form.glu.unwrap_or(Activation::Silu))) * up[j]
+                } else {
+                    gate[j]
+                };
+                let with_bias = if comptime!(form.bias) { product + bias[i] } else { product };
+                y[at] = if comptime!(form.add) { y[at] + with_bias } else { with_bias };
+            }
+        }
+    }
+}
