@@ -177,6 +177,12 @@ impl Tensor {
         self
     }
 
+    /// The same with the staged table of another tensor of its format.
+    pub fn with_table_of(mut self, other: &Tensor) -> Self {
+        self.staged.clone_from(&other.staged);
+        self
+    }
+
     /// Its unit `index`: nothing is loaded yet.
     #[track_caller]
     pub fn unit(&self, index: Ex<u32>) -> Unit {

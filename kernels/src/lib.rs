@@ -21,6 +21,7 @@ pub mod kv_store;
 pub mod kv_type;
 pub mod reference;
 pub mod registry;
+pub mod repack;
 pub mod rms_norm;
 pub mod rope;
 pub mod scale;

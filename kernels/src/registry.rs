@@ -14,7 +14,9 @@ use crate::{
     gather_rows,
     gemv::Arms,
     get_rows::{self, GetRowsOperands, GetRowsPush},
-    glu, kv_store, rms_norm, rope, scale, soft_cap,
+    glu, kv_store,
+    repack::{self, Repack},
+    rms_norm, rope, scale, soft_cap,
 };
 
 /// One format, its type erased.
@@ -38,6 +40,8 @@ pub struct FormatRow {
     pub get_rows: fn(GetRowsOperands, GetRowsPush) -> Call,
     /// Bytes on a device of that many elements.
     pub device_bytes: fn(u64) -> u64,
+    /// How a tensor of that many elements comes to a device.
+    pub repack: fn(u64) -> Repack,
     /// Blocks as a device holds them, by plain Rust.
     pub pack: fn(&[u8]) -> Vec<u8>,
     /// That many blocks as a file holds them: the inverse.
@@ -52,12 +56,13 @@ impl FormatRow {
             id: F::ID,
             name: F::NAME,
             geometry: F::GEOMETRY,
-            variants: [get_rows::variants::<F>(), arms.variants()].concat(),
+            variants: [repack::variants::<F>(), get_rows::variants::<F>(), arms.variants()].concat(),
             row_multiple: F::BLK.max(F::UNIT),
             unit: F::UNIT,
             gemv: arms,
             get_rows: get_rows::call::<F>,
             device_bytes: layout::device_bytes::<F>,
+            repack: Repack::of::<F>,
             pack: layout::pack::<F>,
             unpack: layout::unpack::<F>,
             dequantize: F::dequantize,

@@ -3,7 +3,8 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 use kiln_kernels::formats::F16;
-use kiln_kernels::{HostFormat, Registry};
+use kiln_kernels::gemv::Arms;
+use kiln_kernels::{Format, HostFormat, Registry};
 
 /// A format of this test alone: the values of F16, each doubled.
 struct Doubled;
@@ -23,17 +24,24 @@ macro_rules! doubled {
             }
         }
 
-        #[device]
-        impl QuantFormat for $format {
-            type Block = <F16 as QuantFormat>::Block;
-            const BLK: u32 = 4;
-
-            fn decode<R: Rail>(b: &BlockRef<<F16 as QuantFormat>::Block, R>, at: u32) -> f32 {
-                F16::decode::<R>(&b, at) * 2.0
+        impl Format for $format {
+            fn arms() -> Arms {
+                Arms::plain::<Self>()
             }
 
-            fn decode4<R: Rail>(b: &BlockRef<<F16 as QuantFormat>::Block, R>, at: u32) -> Vec4<f32> {
-                let v = F16::decode4::<R>(&b, at);
+            fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+                F16::source(plane, unit, bit)
+            }
+        }
+
+        #[device]
+        impl QuantFormat for $format {
+            const BLK: u32 = F16::BLK;
+            const UNIT: u32 = F16::UNIT;
+            const PLANES: &'static [Plane] = F16::PLANES;
+
+            fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+                let v = F16::decode4(&u, at);
                 v + v
             }
         }

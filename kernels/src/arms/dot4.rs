@@ -9,7 +9,7 @@
 
 use kiln_dsl::prelude::*;
 
-use super::{Form, GemvPush, Tile, own_rows, row_start, store, tensor_words};
+use super::{Form, GemvPush, Tile, own_rows, row_start, store, tensor_words, tensors};
 use crate::{activations::FIELDS, step::n_rows};
 
 /// The kernel.
@@ -43,14 +43,15 @@ pub fn gemv_dot4<F: PackedFormat>(
     let n_sums = comptime!(t.sums());
     let mut gate = [0.0; n_sums];
     let mut up = [0.0; n_sums];
+    let tensors = comptime!(tensors::<F>(w, v, p.units, form));
     for s in comptime!(form.stacks()) {
-        let tensor = comptime!(Tensor::new::<F>(if s == 0 { w } else { v }, p.units).stage());
+        let tensor = comptime!(&tensors[s as usize]);
         let sums = comptime!(if s == 0 { gate } else { up });
         let starts =
             comptime!(Starts((0..t.rows).map(|a| own_start(row, a, p.m, expert, per_row)).collect()));
         for first in (0..per_row).step_by(t.lanes * t.ahead) {
             // Everything that the round reads is asked for before any of it is used.
-            let round = comptime!(Round::new(&tensor, &starts, first, lane, per_row, t));
+            let round = comptime!(Round::new(tensor, &starts, first, lane, per_row, t));
             for h in comptime!(0..t.ahead) {
                 let i = round.index(comptime!(h));
                 let counts = first + h * t.lanes + lane < per_row;

@@ -8,7 +8,7 @@
 
 use kiln_dsl::prelude::*;
 
-use super::{Form, GemvPush, Tile, own_rows, row_start, store, tensor_words};
+use super::{Form, GemvPush, Tile, own_rows, row_start, store, tensor_words, tensors};
 use crate::step::n_rows;
 
 /// The kernel.
@@ -42,8 +42,9 @@ pub fn gemv<F: QuantFormat>(
     let n_sums = comptime!(t.sums());
     let mut gate = [0.0; n_sums];
     let mut up = [0.0; n_sums];
+    let tensors = comptime!(tensors::<F>(w, v, p.units, form));
     for s in comptime!(form.stacks()) {
-        let tensor = comptime!(Tensor::new::<F>(if s == 0 { w } else { v }, p.units).stage());
+        let tensor = comptime!(&tensors[s as usize]);
         let mut acc = [splat::<Vec4<f32>>(0.0); n_sums];
         for i in (lane..per_row).step_by(t.lanes) {
             for a in comptime!(0..t.rows) {

@@ -10,6 +10,9 @@ use kiln_dsl::quant::plane_offsets;
 
 use crate::fold::fold_columns;
 
+/// Sums that are folded at once in workgroup memory, at most: what a lane may end up with too.
+const TOGETHER: u32 = 8;
+
 /// The shape of a gemv's work: comptime.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tile {
@@ -54,7 +57,12 @@ impl Tile {
 
     /// Elements of workgroup memory that the fold takes.
     const fn shared(&self) -> u32 {
-        if self.subgroup.is_some() { 1 } else { self.local * self.sums() }
+        if self.subgroup.is_some() { 1 } else { self.local * self.together() }
+    }
+
+    /// Sums that are folded at once in workgroup memory.
+    const fn together(&self) -> u32 {
+        if self.sums() < TOGETHER { self.sums() } else { TOGETHER }
     }
 }
 
@@ -126,6 +134,14 @@ pub fn tensor_words<F: QuantFormat>(n_units: u32) -> u64 {
     plane_offsets(F::PLANES, u64::from(n_units)).1 / 4
 }
 
+/// W, and V where the form has it; a table is in workgroup memory once.
+#[track_caller]
+fn tensors<F: QuantFormat>(w: &Buf<u32>, v: &Buf<u32>, n_units: Ex<u32>, form: Form) -> Vec<Tensor> {
+    let w = Tensor::new::<F>(w, n_units).stage();
+    let v = form.glu.map(|_| Tensor::new::<F>(v, n_units).with_table_of(&w));
+    std::iter::once(w).chain(v).collect()
+}
+
 /// The lane of this invocation and the first row of W that its lanes own.
 #[device]
 fn own_rows(#[comptime] t: Tile) -> (u32, u32) {
@@ -161,14 +177,21 @@ fn fold(sums: &PlaceArray<f32, Local>, shared: &Shared<f32>, #[comptime] t: Tile
         }
     } else {
         let i = local_id();
-        for v in comptime!(0..t.sums()) {
-            shared[i + v * t.local] = sums[v];
+        let n = comptime!(t.together());
+        for first in comptime!((0..t.sums()).step_by(n as usize)) {
+            for v in comptime!(0..n) {
+                shared[i + v * t.local] = sums[first + v];
+            }
+            fold_columns(&shared, i, comptime!(t.lanes), comptime!(n), comptime!(t.local));
+            // What a lane will hold is among the sums that are in workgroup memory already.
+            for j in comptime!(0..t.split().0) {
+                let v = held(comptime!(j), comptime!(t)) - first;
+                if v < n {
+                    sums[j] = shared[v * t.local + (i - lane)];
+                }
+            }
+            barrier();
         }
-        fold_columns(&shared, i, comptime!(t.lanes), comptime!(t.sums()), comptime!(t.local));
-        for j in comptime!(0..t.split().0) {
-            sums[j] = shared[held(comptime!(j), comptime!(t)) * t.local + (i - lane)];
-        }
-        barrier();
     }
 }
 

@@ -53,14 +53,16 @@ impl Moves {
                     .collect()
             })
             .collect();
+        let block_bits = F::GEOMETRY.bytes() as usize * 8 * blocks_at_once::<F>();
         let fits = |grain: usize| {
-            bits.iter().flat_map(|plane| plane.chunks(grain)).all(|piece| match piece[0] {
-                _ if piece.len() < grain => false,
-                Some(first) => {
-                    first % grain == 0 && piece.iter().enumerate().all(|(i, b)| *b == Some(first + i))
-                }
-                None => piece.iter().all(Option::is_none),
-            })
+            block_bits.is_multiple_of(grain)
+                && bits.iter().flat_map(|plane| plane.chunks(grain)).all(|piece| match piece[0] {
+                    _ if piece.len() < grain => false,
+                    Some(first) => {
+                        first % grain == 0 && piece.iter().enumerate().all(|(i, b)| *b == Some(first + i))
+                    }
+                    None => piece.iter().all(Option::is_none),
+                })
         };
         let grain = [32, 16, 8, 4, 2].into_iter().find(|g| fits(*g)).unwrap_or(1);
         let number = |bit: Option<usize>| bit.and_then(|b| u32::try_from(b).ok()).unwrap_or(ZERO);

@@ -6,7 +6,7 @@ fn quick() {
     let only = std::env::var("ONLY").unwrap_or_default();
     let mut bad = 0;
     for v in Registry::builtin().variants() {
-        if !(v.role == "gemv" || v.role == "get_rows" || v.role == "quantize_rows") || !v.name.contains(&only) { continue; }
+        if !(v.role == "gemv" || v.role == "get_rows" || v.role == "repack" || v.role == "quantize_rows") || !v.name.contains(&only) { continue; }
         let t = std::time::Instant::now();
         let staged = match v.stage() { Ok(s) => s, Err(e) => { println!("{}: {e}", v.name); bad += 1; if bad > 6 { panic!() } continue } };
         let ts = t.elapsed();
