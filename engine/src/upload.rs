@@ -1,7 +1,7 @@
 //! Puts what all sequences share on the device, each weight once, straight from the mapped file.
 
-use kiln_abi::{BufferId, Device, DeviceError};
-use kiln_kernels::{DequantizeError, Registry};
+use kiln_abi::{BufferId, BufferRange, Device, DeviceError, LaunchError, launch::launch_staged};
+use kiln_kernels::{DequantizeError, Registry, repack::Repack};
 use kiln_runtime::Gpu;
 
 use crate::gguf::{Gguf, Tensor};
@@ -20,6 +20,12 @@ pub enum UploadError {
     Gone {
         /// Full name.
         tensor: String,
+    },
+    /// A matrix that cannot be put into planes.
+    #[error("a matrix cannot be rearranged for the device: {source}")]
+    Repack {
+        /// The launch's reason.
+        source: Box<LaunchError>,
     },
     /// A tensor whose values cannot be read.
     #[error("tensor `{tensor}`: {source}")]
@@ -77,6 +83,27 @@ pub fn upload(
     Ok(shared)
 }
 
+/// Bytes of a file that are on their way at once, at most.
+const RUN_BYTES: usize = 16 << 20;
+
+/// A buffer that is given back.
+struct Lent {
+    gpu: Gpu,
+    id: BufferId,
+}
+
+impl Lent {
+    fn new(gpu: &Gpu, bytes: u64, name: &str) -> Result<Self, DeviceError> {
+        Ok(Self { gpu: gpu.clone(), id: gpu.allocate(bytes, name)? })
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.gpu.free(self.id);
+    }
+}
+
 struct Source<'a> {
     gguf: &'a Gguf,
     graph: &'a Graph,
@@ -91,9 +118,13 @@ impl<'a> Source<'a> {
                 let row = found.data.len() / self.graph.tensors[tensor.0].shape[0].max(1);
                 let (first, m) = (*first as usize, *m as usize);
                 let piece = found.data.get(first * row..(first + m) * row);
-                let piece =
-                    piece.filter(|p| p.len() as u64 == buffer.bytes).ok_or_else(|| self.gone(*tensor))?;
-                gpu.write(id, 0, piece)?;
+                let piece = piece.ok_or_else(|| self.gone(*tensor))?;
+                let format = self.registry.format(found.type_id).ok_or_else(|| self.gone(*tensor))?;
+                let n_elems = m as u64 * self.graph.tensors[tensor.0].shape[1] as u64;
+                if (format.device_bytes)(n_elems) != buffer.bytes {
+                    return Err(self.gone(*tensor));
+                }
+                self.repack(gpu, id, piece, &(format.repack)(n_elems), buffer.bytes)?;
             }
             Holds::Floats(tensor) => gpu.write(id, 0, &bytes(&self.floats(*tensor)?))?,
             Holds::Angles(rope) => {
@@ -109,6 +140,42 @@ impl<'a> Source<'a> {
             | Holds::Logits
             | Holds::Chosen
             | Holds::Ring => {}
+        }
+        Ok(())
+    }
+
+    /// Puts a matrix's blocks into planes, a bounded run at a time.
+    fn repack(
+        &self,
+        gpu: &Gpu,
+        y: BufferId,
+        blocks: &[u8],
+        repack: &Repack,
+        bytes: u64,
+    ) -> Result<(), UploadError> {
+        let whole = |buffer, bytes| BufferRange { buffer, offset_bytes: 0, bytes };
+        if let Some((words, at)) = &repack.table {
+            let table: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            gpu.write(y, *at, &table)?;
+        }
+        let block_bytes = repack.block_bytes() as usize;
+        let run = (RUN_BYTES / block_bytes / repack.run as usize).max(1) * repack.run as usize;
+        let staging_bytes = (run * block_bytes).min(blocks.len()).next_multiple_of(4) as u64;
+        let moves: Vec<u8> = repack.moves.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let staging = Lent::new(gpu, staging_bytes, "blocks of the file")?;
+        let table = Lent::new(gpu, moves.len() as u64, "moves of a format")?;
+        gpu.write(table.id, 0, &moves)?;
+        for (i, part) in blocks.chunks(run * block_bytes).enumerate() {
+            gpu.write(staging.id, 0, part)?;
+            let n_blocks = u32::try_from(part.len() / block_bytes).unwrap_or(u32::MAX);
+            let (from, to) = (whole(staging.id, staging_bytes), whole(y, bytes));
+            let calls =
+                repack.calls(from, whole(table.id, moves.len() as u64), to, (i * run) as u64, n_blocks);
+            for call in calls {
+                let refused = |source: LaunchError| UploadError::Repack { source: Box::new(source) };
+                let kernel = call.stage().map_err(|errors| refused(errors.into()))?;
+                launch_staged(gpu, &kernel, &call.args).map_err(refused)?;
+            }
         }
         Ok(())
     }

@@ -78,6 +78,8 @@ pub struct Shape {
     pub k: u32,
     /// Whether rows of y name experts.
     pub experts: bool,
+    /// Whether the float arm is asked for.
+    pub float: bool,
 }
 
 /// Units of a row that make all lanes of a row worth their fold.
@@ -98,6 +100,7 @@ const SUBGROUP: u32 = 32;
 pub fn choose(unit: u32, packed: bool, shape: Shape, caps: &DeviceCaps) -> Choice {
     let has_dot = caps.capabilities.contains(&Capability::DotProductInput4x8BitPacked);
     let (arm, reason) = match (packed, has_dot) {
+        _ if shape.float => (Arm::Float, "float is asked for"),
         (true, true) => (Arm::Dot4, "packed weights on a device with an integer dot product"),
         (true, false) => (Arm::Float, "the device has no integer dot product"),
         (false, _) => (Arm::Float, "the format has no packed lanes"),
@@ -303,7 +306,7 @@ fn case<F: Format>(arm: Arm, launch: Launch, (tile, form): (Tile, Form), n: u32,
 }
 
 /// What each element has beside `scale * q`.
-fn offsets<F: Format>(blocks: &[u8]) -> Vec<f32> {
+pub(crate) fn offsets<F: Format>(blocks: &[u8]) -> Vec<f32> {
     let n_elems = F::GEOMETRY.elements() as usize;
     let of = |block: &[u8]| (0..n_elems).map(|i| F::offset(block, i)).collect::<Vec<_>>();
     blocks.chunks_exact(F::GEOMETRY.bytes() as usize).flat_map(of).collect()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kiln_abi::BlockGeometry;
+use kiln_abi::{BlockGeometry, DeviceCaps};
 use thiserror::Error;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
         Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0, layout,
     },
     gather_rows,
-    gemv::Arms,
+    gemv::{self, Arms, Choice, Shape},
     get_rows::{self, GetRowsOperands, GetRowsPush},
     glu, kv_store,
     repack::{self, Repack},
@@ -40,6 +40,8 @@ pub struct FormatRow {
     pub get_rows: fn(GetRowsOperands, GetRowsPush) -> Call,
     /// Bytes on a device of that many elements.
     pub device_bytes: fn(u64) -> u64,
+    /// What each element of whole blocks has beside `scale * q`.
+    pub offsets: fn(&[u8]) -> Vec<f32>,
     /// How a tensor of that many elements comes to a device.
     pub repack: fn(u64) -> Repack,
     /// Blocks as a device holds them, by plain Rust.
@@ -62,11 +64,17 @@ impl FormatRow {
             gemv: arms,
             get_rows: get_rows::call::<F>,
             device_bytes: layout::device_bytes::<F>,
+            offsets: gemv::offsets::<F>,
             repack: Repack::of::<F>,
             pack: layout::pack::<F>,
             unpack: layout::unpack::<F>,
             dequantize: F::dequantize,
         }
+    }
+
+    /// The arm and tile of its gemv for a shape on a device.
+    pub fn choose(&self, shape: Shape, caps: &DeviceCaps) -> Choice {
+        gemv::choose(self.unit, self.gemv.dot4.is_some(), shape, caps)
     }
 
     /// The values of whole blocks.

@@ -2,11 +2,12 @@
 
 use kiln_abi::{BufferId, Device as _, DeviceError};
 use kiln_kernels::{
-    Registry,
+    FormatRow, Registry, activations,
     conformance::{F32_ROUNDOFF, Random, gamma},
+    gemv::{Arm, Shape},
     kv_store::PAGE,
     kv_type::KvType,
-    reference::{self as plain, Bounded},
+    reference::{self as plain, Bounded, Rows},
     step::StepRow,
 };
 use kiln_runtime::Gpu;
@@ -147,15 +148,27 @@ impl Scene<'_> {
     /// Row `at` of a tensor, or all of one that is a single row.
     fn weights(&self, tensor: TensorId, at: usize) -> Result<Vec<f32>, GateError> {
         let spec = &self.file.model.graph.tensors[tensor.0];
+        let mut values = vec![0.0; spec.shape.last().copied().unwrap_or(0)];
+        let decoded = self.format(tensor)?.dequantize(self.blocks(tensor, at)?, &mut values);
+        decoded.map_err(|_| GateError::Gone { tensor: spec.name.clone() })?;
+        Ok(values)
+    }
+
+    fn format(&self, tensor: TensorId) -> Result<&FormatRow, GateError> {
+        let name = &self.file.model.graph.tensors[tensor.0].name;
+        let found = self.file.gguf.tensor(name).and_then(|found| self.registry.format(found.type_id));
+        found.ok_or_else(|| GateError::Gone { tensor: name.clone() })
+    }
+
+    /// The blocks of row `at` of a tensor.
+    fn blocks(&self, tensor: TensorId, at: usize) -> Result<&[u8], GateError> {
+        let spec = &self.file.model.graph.tensors[tensor.0];
         let gone = || GateError::Gone { tensor: spec.name.clone() };
         let found = self.file.gguf.tensor(&spec.name).ok_or_else(gone)?;
-        let format = self.registry.format(found.type_id).ok_or_else(gone)?;
         let width = spec.shape.last().copied().unwrap_or(0);
-        let row_bytes = format.geometry.row_bytes(width as u64).ok_or_else(gone)? as usize;
-        let blocks = found.data.get(at * row_bytes..(at + 1) * row_bytes).ok_or_else(gone)?;
-        let mut values = vec![0.0; width];
-        format.dequantize(blocks, &mut values).map_err(|_| gone())?;
-        Ok(values)
+        let geometry = self.format(tensor)?.geometry;
+        let row_bytes = geometry.row_bytes(width as u64).ok_or_else(gone)? as usize;
+        found.data.get(at * row_bytes..(at + 1) * row_bytes).ok_or_else(gone)
     }
 
     /// Row `row` of the result of one word.
@@ -219,11 +232,22 @@ impl Scene<'_> {
         bias: Option<&[f32]>,
         random: &mut Random,
     ) -> Result<Row, GateError> {
-        let m = self.file.model.graph.tensors[weight.0].shape[0];
+        let spec = &self.file.model.graph.tensors[weight.0];
+        let m = spec.shape[0];
+        let format = self.format(weight)?;
+        let rows = Rows { m: 1, k: x.len() as u32, sharing: 1, ids: &[0] };
+        let shape = Shape { rows: 1, m: m as u32, k: x.len() as u32, experts: false, float: false };
+        let packed = format.choose(shape, &self.gpu.info().caps).arm == Arm::Dot4;
+        let x = if packed { &activations::quantize_row(x).1 } else { x };
         let roundings = (x.len().div_ceil(CHAINS) + CHAINS) as u32;
         let mut some = Vec::new();
         for i in pick(m, N_SAMPLES / N_ROWS, random) {
-            let product = plain::gemv(&self.weights(weight, i)?, x, x.len(), roundings);
+            let weights = self.weights(weight, i)?;
+            let offsets = match packed {
+                true => (format.offsets)(self.blocks(weight, i)?),
+                false => vec![0.0; x.len()],
+            };
+            let product = plain::gemv(&weights, &offsets, x, rows, roundings);
             let (mut value, mut bound) = (product.values[0], product.bounds[0]);
             if let Some(bias) = bias {
                 value += f64::from(bias[i]);

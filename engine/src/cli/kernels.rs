@@ -106,7 +106,7 @@ fn print(text: &str) -> Result<(), Failure> {
 }
 
 fn list(registry: &Registry, args: &ListArgs) -> Result<(), Failure> {
-    let formats = registry.formats().filter(|format| format.device.is_some()).map(|format| format.name);
+    let formats = registry.formats().map(|format| format.name);
     known("format", args.format.as_deref(), formats)?;
     known("role", args.role.as_deref(), registry.variants().map(|variant| variant.role))?;
     let mut rows = Vec::new();

@@ -35,6 +35,7 @@ pub(super) fn stage(
         if !kernels.contains_key(&call.name) {
             let staged = call.stage().map_err(|errors| refused(errors.into()))?;
             let (role, reason) = choice(&call.name, registry);
+            let reason = launch.reason.clone().unwrap_or(reason);
             kernels.insert(call.name.clone(), PlannedKernel { role, reason, staged });
         }
         check_args(caps, &kernels[&call.name].staged, &call.args).map_err(refused)?;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kiln_abi::{BlockGeometry, BufferId, BufferRange, Limits};
+use kiln_abi::{BufferId, BufferRange, DeviceCaps, Limits};
 use kiln_kernels::{
-    Call, DeviceRow, Registry,
+    Call, FormatRow, Registry, activations,
     add::{Add, AddArgs, AddPush},
     add_bias::{AddBias, AddBiasArgs, AddBiasPush},
     add_rms_norm::{AddRmsNorm, AddRmsNormArgs, AddRmsNormPush},
@@ -12,7 +12,7 @@ use kiln_kernels::{
     argmax::{Argmax, ArgmaxArgs, ArgmaxPush},
     attention::{self, AttentionArgs, AttentionPush},
     gather_rows::{GatherRows, GatherRowsArgs, GatherRowsPush},
-    gemv::{GemvOperands, GemvPush},
+    gemv::{Arm, Form, GemvOperands, GemvPush, Shape},
     get_rows::{GetRowsOperands, GetRowsPush},
     glu::{Glu, GluArgs, GluPush},
     kv_store::{KvStore, KvStoreArgs, KvStorePush, PAGE},
@@ -53,18 +53,18 @@ pub(super) fn lower(
     graph: &Graph,
     type_id: &dyn Fn(TensorId) -> Option<u32>,
     registry: &Registry,
-    limits: &Limits,
+    caps: &DeviceCaps,
     options: PlanOptions,
     n_ctx: usize,
 ) -> Result<Lowered, PlanError> {
     let n_vocab = index("the vocabulary", graph.n_vocab())?;
     let context = context(options, n_ctx)?;
-    let window = window(limits, n_vocab);
+    let window = window(&caps.limits, n_vocab);
     let mut planner = Planner {
         graph,
         registry,
         type_id,
-        max_binding: limits.max_binding_bytes,
+        caps,
         fuse: !options.plain,
         n_ctx,
         context,
@@ -131,7 +131,7 @@ struct Planner<'a> {
     graph: &'a Graph,
     registry: &'a Registry,
     type_id: &'a dyn Fn(TensorId) -> Option<u32>,
-    max_binding: u64,
+    caps: &'a DeviceCaps,
     /// Whether several words may be one launch.
     fuse: bool,
     n_ctx: usize,
@@ -173,12 +173,12 @@ impl<'a> Planner<'a> {
     }
 
     fn check_bindings(&self) -> Result<(), PlanError> {
-        match self.buffers.iter().find(|b| b.bytes > self.max_binding) {
+        match self.buffers.iter().find(|b| b.bytes > self.caps.limits.max_binding_bytes) {
             None => Ok(()),
             Some(b) => Err(PlanError::Binding {
                 name: b.name.clone(),
                 needed: b.bytes,
-                allowed: self.max_binding,
+                allowed: self.caps.limits.max_binding_bytes,
                 n_ctx: self.n_ctx,
             }),
         }
@@ -186,7 +186,7 @@ impl<'a> Planner<'a> {
 
     fn step(&mut self, class: StepClass, scratch: &mut Scratch) -> Result<PlannedStep, PlanError> {
         let graph = self.graph;
-        let mut step = Step { class, values: BTreeMap::new(), launches: Vec::new(), words: Vec::new() };
+        let mut step = Step::new(class);
         let mut nodes = graph.nodes.iter().zip(graph.last_uses()).enumerate().peekable();
         while let Some((at, (node, mut done))) = nodes.next() {
             let (reads, first) = (step.buffers(node.op.inputs()), step.launches.len());
@@ -211,6 +211,7 @@ impl<'a> Planner<'a> {
                 }
             }
         }
+        step.forget_blocks(scratch);
         self.choose(&mut step);
         Ok(PlannedStep { class, launches: step.launches, words: step.words })
     }
@@ -259,7 +260,7 @@ impl<'a> Planner<'a> {
         match op {
             Op::Linear { x, weight, bias } if x == self.graph.hidden => {
                 step.values.insert(output, self.fixed.logits);
-                return self.head(step, x, weight, bias);
+                return self.head(step, x, (weight, bias), scratch);
             }
             Op::SoftCap { cap, .. } if output == self.graph.logits => {
                 step.values.insert(output, self.fixed.logits);
@@ -276,8 +277,13 @@ impl<'a> Planner<'a> {
             Op::Embed { table } => self.embed(step, table, y),
             Op::RmsNorm { x, gain, eps } => self.rms_norm(step, x, gain, eps, y),
             Op::Linear { x, weight, bias } => {
-                let x = self.range(step.values[&x]);
-                self.linear(step, (weight, bias), (x, self.range(self.fixed.step)), step.class.rows, y)
+                let operands = Operands {
+                    x: self.range(step.values[&x]),
+                    value: Some(x),
+                    block: self.range(self.fixed.step),
+                    rows: step.class.rows,
+                };
+                self.linear(step, (weight, bias), operands, y, scratch)
             }
             Op::Rope { x, head_dim, rope } => self.rope(step, x, head_dim, rope, y),
             Op::Attention { q, k, v, layer, attention } => {
@@ -292,37 +298,33 @@ impl<'a> Planner<'a> {
 
     // ---- weights -----------------------------------------------------------------------------------------------
 
-    fn format(&self, tensor: TensorId) -> Result<(BlockGeometry, DeviceRow), PlanError> {
+    fn format(&self, tensor: TensorId) -> Result<&'a FormatRow, PlanError> {
         let row = (self.type_id)(tensor).and_then(|id| self.registry.format(id));
-        row.and_then(|row| Some((row.geometry, row.device?)))
-            .ok_or_else(|| PlanError::NoFormat { tensor: self.graph.tensors[tensor.0].name.clone() })
+        row.ok_or_else(|| PlanError::NoFormat { tensor: self.graph.tensors[tensor.0].name.clone() })
     }
 
     /// The pieces of a matrix, each within a binding.
-    fn matrix(&mut self, tensor: TensorId) -> Result<(DeviceRow, Vec<Piece>), PlanError> {
-        let (geometry, format) = self.format(tensor)?;
+    fn matrix(&mut self, tensor: TensorId) -> Result<(&'a FormatRow, Vec<Piece>), PlanError> {
+        let format = self.format(tensor)?;
         if let Some(pieces) = self.shared.get(&tensor) {
             return Ok((format, pieces.clone()));
         }
         let spec = &self.graph.tensors[tensor.0];
         debug_assert!(matches!(spec.role, TensorRole::Embedding | TensorRole::Matrix));
         let (m, row) = (spec.shape[0], spec.shape[1]);
-        let row_bytes = geometry.row_bytes(row as u64);
-        let Some(row_bytes) = row_bytes.filter(|_| row.is_multiple_of(format.row_multiple as usize)) else {
-            return Err(PlanError::RowLength {
-                tensor: spec.name.clone(),
-                row,
-                multiple: format.row_multiple,
-            });
-        };
+        if !row.is_multiple_of(format.row_multiple as usize) {
+            let (tensor, multiple) = (spec.name.clone(), format.row_multiple);
+            return Err(PlanError::RowLength { tensor, row, multiple });
+        }
+        let bytes = |rows: u64| (format.device_bytes)(rows * row as u64);
         let m = index("a matrix's number of rows", m)?;
-        let fitting = (self.max_binding / row_bytes / PIECE_ROWS * PIECE_ROWS).max(PIECE_ROWS);
-        let most = u32::try_from(fitting).unwrap_or(u32::MAX);
+        let fitting = self.caps.limits.max_binding_bytes / bytes(PIECE_ROWS).max(1) * PIECE_ROWS;
+        let most = u32::try_from(fitting.max(PIECE_ROWS)).unwrap_or(u32::MAX);
         let mut pieces = Vec::new();
         for first in (0..m).step_by(most as usize) {
             let rows = most.min(m - first);
             let holds = Holds::Blocks { tensor, first, m: rows };
-            let buffer = self.buffer(spec.name.clone(), row_bytes * u64::from(rows), holds);
+            let buffer = self.buffer(spec.name.clone(), bytes(rows.into()), holds);
             pieces.push(Piece { buffer, first, m: rows });
         }
         self.shared.insert(tensor, pieces.clone());
@@ -388,17 +390,26 @@ impl<'a> Planner<'a> {
         &mut self,
         step: &mut Step,
         (weight, bias): (TensorId, Option<TensorId>),
-        (x, block): (BufferRange, BufferRange),
-        rows: u32,
+        operands: Operands,
         y: usize,
+        scratch: &mut Scratch,
     ) -> Result<(), PlanError> {
         let (format, pieces) = self.matrix(weight)?;
         let spec = &self.graph.tensors[weight.0];
         let (stride, k) = (index("a row", spec.shape[0])?, index("a row", spec.shape[1])?);
+        let Operands { block, rows, .. } = operands;
         for Piece { buffer, first, m } in pieces {
-            let operands = GemvOperands { w: self.range(buffer), x, step: block, y: self.range(y) };
-            let p = GemvPush { rows, m, k, first, stride };
-            step.launch(&spec.name, (format.gemv)(operands, p));
+            let shape = Shape { rows, m, k, experts: false, float: !self.fuse };
+            let choice = format.choose(shape, self.caps);
+            let (x, launch) = match (choice.arm, format.gemv.dot4) {
+                (Arm::Dot4, Some(launch)) => (self.blocks(step, operands, k, scratch), launch),
+                _ => (operands.x, format.gemv.float),
+            };
+            let units = m * (k / format.unit);
+            let p = GemvPush { rows, m, k, units, first, stride, used: 1, sharing: 1 };
+            let (w, y) = (self.range(buffer), self.range(y));
+            let o = GemvOperands { w, v: None, x, step: block, ids: None, bias: None, y };
+            step.launch_because(&spec.name, launch(o, p, choice.tile, Form::default()), choice.reason);
         }
         if let Some(bias) = bias {
             let b = self.floats(bias);
@@ -411,6 +422,21 @@ impl<'a> Planner<'a> {
             step.launch(&self.graph.tensors[bias.0].name, Call::new(AddBias::new(), &args));
         }
         Ok(())
+    }
+
+    /// Rows of x in blocks of integers: made once for all products with the same value.
+    fn blocks(&mut self, step: &mut Step, o: Operands, k: u32, scratch: &mut Scratch) -> BufferRange {
+        if let Some(blocks) = step.blocks.filter(|b| b.value.is_some() && b.value == o.value) {
+            return self.range(blocks.buffer);
+        }
+        step.forget_blocks(scratch);
+        let width = usize::try_from(activations::row_bytes(1, k) / 4).unwrap_or(usize::MAX);
+        let buffer = scratch.take(width, &mut self.buffers);
+        step.blocks = Some(Blocks { value: o.value, buffer, width });
+        let p = activations::QuantizeRowsPush { rows: o.rows, k, used: 1 };
+        let y = self.range(buffer);
+        step.launch("blocks", activations::call(o.x, o.block, y, p));
+        y
     }
 
     fn rope(
@@ -555,8 +581,8 @@ impl<'a> Planner<'a> {
         &mut self,
         step: &mut Step,
         x: ValueId,
-        weight: TensorId,
-        bias: Option<TensorId>,
+        weights: (TensorId, Option<TensorId>),
+        scratch: &mut Scratch,
     ) -> Result<(), PlanError> {
         let StepClass { rows, outputs } = step.class;
         let gathered = GatherRowsArgs {
@@ -567,8 +593,13 @@ impl<'a> Planner<'a> {
             p: GatherRowsPush { rows, outputs, n: index("a row", self.graph.widths[x.0])? },
         };
         step.launch("outputs", Call::new(GatherRows::new(), &gathered));
-        let operands = (self.range(self.fixed.hidden), self.range(self.fixed.output_step));
-        self.linear(step, (weight, bias), operands, outputs, self.fixed.logits)
+        let operands = Operands {
+            x: self.range(self.fixed.hidden),
+            value: None,
+            block: self.range(self.fixed.output_step),
+            rows: outputs,
+        };
+        self.linear(step, weights, operands, self.fixed.logits, scratch)
     }
 
     /// Caps the logits where they are.
@@ -606,9 +637,30 @@ impl<'a> Planner<'a> {
     }
 }
 
+/// Rows that a matrix multiplies.
+#[derive(Debug, Clone, Copy)]
+struct Operands {
+    /// Where they are, and which value of the graph they are, if one.
+    x: BufferRange,
+    value: Option<ValueId>,
+    /// The step block that counts them, and how many there may be.
+    block: BufferRange,
+    rows: u32,
+}
+
+/// A value in blocks of integers.
+#[derive(Debug, Clone, Copy)]
+struct Blocks {
+    value: Option<ValueId>,
+    buffer: usize,
+    width: usize,
+}
+
 /// A step being planned.
 struct Step {
     class: StepClass,
+    /// The value that was put into blocks last.
+    blocks: Option<Blocks>,
     /// Where each live value is.
     values: BTreeMap<ValueId, usize>,
     launches: Vec<PlannedLaunch>,
@@ -616,11 +668,26 @@ struct Step {
 }
 
 impl Step {
+    fn new(class: StepClass) -> Self {
+        Step { class, blocks: None, values: BTreeMap::new(), launches: Vec::new(), words: Vec::new() }
+    }
+
+    /// Gives the buffer of the last blocks back.
+    fn forget_blocks(&mut self, scratch: &mut Scratch) {
+        if let Some(Blocks { buffer, width, .. }) = self.blocks.take() {
+            scratch.give(buffer, width);
+        }
+    }
+
     fn buffers(&self, values: impl Iterator<Item = ValueId>) -> Vec<usize> {
         values.filter_map(|value| self.values.get(&value).copied()).collect()
     }
 
     fn launch(&mut self, label: &str, call: Call) {
-        self.launches.push(PlannedLaunch { label: label.to_owned(), call });
+        self.launches.push(PlannedLaunch { label: label.to_owned(), call, reason: None });
+    }
+
+    fn launch_because(&mut self, label: &str, call: Call, reason: String) {
+        self.launches.push(PlannedLaunch { label: label.to_owned(), call, reason: Some(reason) });
     }
 }

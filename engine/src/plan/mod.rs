@@ -100,6 +100,8 @@ pub struct PlannedLaunch {
     pub label: String,
     /// Kernel and arguments.
     pub call: Call,
+    /// Why this kernel, where others could have served.
+    pub reason: Option<String>,
 }
 
 /// The launches of one class of step.
@@ -229,8 +231,7 @@ impl Plan {
         target: &Target,
         options: PlanOptions,
     ) -> Result<Self, PlanError> {
-        let limits = &target.caps.limits;
-        let lower = |n_ctx| lower::lower(graph, type_id, registry, limits, options, n_ctx);
+        let lower = |n_ctx| lower::lower(graph, type_id, registry, &target.caps, options, n_ctx);
         let (lowered, context_reason) = memory::fitted(options.context, &target.caps, target.room, lower)?;
         let kernels = kernels::stage(&lowered.steps, registry, &target.caps)?;
         let lower::Lowered { buffers, steps, context, n_vocab, window } = lowered;
