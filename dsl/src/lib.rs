@@ -181,6 +181,7 @@ pub mod push;
 pub mod quant;
 pub mod session;
 pub mod subgroup;
+pub mod tensor;
 pub mod tile;
 pub mod value;
 
@@ -201,8 +202,9 @@ pub mod prelude {
         ops::{bitcast, select},
         place::{At, Local, Place, PlaceArray, Rail, ReadOnly, ReadWrite, Target, Workgroup, Writable},
         push::Push,
-        quant::{PackedFormat, Plane, QuantFormat, Tensor, Unit, packed_decode4},
+        quant::QuantFormat,
         subgroup,
+        tensor::{PackedFormat, Plane, Tensor, TensorFormat, Unit, packed_decode4},
         tile::{self, Acc, MatA, MatB, Sg, Tile, Wg, mul_add},
         value::{
             Arith, Bits, Ex, Float, FloatLike, Int, Num, Read, Scalar, Signed, Value, Vec2, Vec3, Vec4,

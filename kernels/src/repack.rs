@@ -7,7 +7,7 @@
 
 use kiln_abi::{BufferRange, Kernel};
 use kiln_dsl::prelude::*;
-use kiln_dsl::quant::plane_offsets;
+use kiln_dsl::tensor::plane_offsets;
 
 use crate::{
     Call, Format, Variant,

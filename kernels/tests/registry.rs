@@ -35,7 +35,7 @@ macro_rules! doubled {
         }
 
         #[device]
-        impl QuantFormat for $format {
+        impl TensorFormat for $format {
             const BLK: u32 = F16::BLK;
             const UNIT: u32 = F16::UNIT;
             const PLANES: &'static [Plane] = F16::PLANES;

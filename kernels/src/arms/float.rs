@@ -13,7 +13,7 @@ use crate::step::n_rows;
 
 /// The kernel.
 #[kernel(local_size = t.local, subgroup = t.subgroup, grid = [p.m.div_ceil(t.workgroup_rows()), p.rows.div_ceil(t.cols)])]
-pub fn gemv<F: QuantFormat>(
+pub fn gemv<F: TensorFormat>(
     #[len(tensor_words::<F>(p.units))] w: &Buf<u32>,
     #[when(form.glu.is_some())]
     #[len(tensor_words::<F>(p.units))]

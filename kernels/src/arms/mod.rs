@@ -6,7 +6,7 @@ pub mod float;
 use std::fmt;
 
 use kiln_dsl::prelude::*;
-use kiln_dsl::quant::plane_offsets;
+use kiln_dsl::tensor::plane_offsets;
 
 use crate::fold::fold_columns;
 
@@ -130,13 +130,13 @@ pub struct GemvPush {
 }
 
 /// 32-bit words of a tensor of `n_units` units on a device.
-pub fn tensor_words<F: QuantFormat>(n_units: u32) -> u64 {
+pub fn tensor_words<F: TensorFormat>(n_units: u32) -> u64 {
     plane_offsets(F::PLANES, u64::from(n_units)).1 / 4
 }
 
 /// W, and V where the form has it; a table is in workgroup memory once.
 #[track_caller]
-fn tensors<F: QuantFormat>(w: &Buf<u32>, v: &Buf<u32>, n_units: Ex<u32>, form: Form) -> Vec<Tensor> {
+fn tensors<F: TensorFormat>(w: &Buf<u32>, v: &Buf<u32>, n_units: Ex<u32>, form: Form) -> Vec<Tensor> {
     let w = Tensor::new::<F>(w, n_units).stage();
     let v = form.glu.map(|_| Tensor::new::<F>(v, n_units).with_table_of(&w));
     std::iter::once(w).chain(v).collect()

@@ -35,7 +35,7 @@ impl Format for Bf16 {
 }
 
 #[device]
-impl QuantFormat for Bf16 {
+impl TensorFormat for Bf16 {
     const BLK: u32 = 1;
     const UNIT: u32 = 8;
     const PLANES: &'static [Plane] = &[Plane::unit(16)];

@@ -35,7 +35,7 @@ impl Format for F16 {
 }
 
 #[device]
-impl QuantFormat for F16 {
+impl TensorFormat for F16 {
     const BLK: u32 = 1;
     const UNIT: u32 = 8;
     const PLANES: &'static [Plane] = &[Plane::unit(16)];

@@ -35,7 +35,7 @@ impl Format for F32 {
 }
 
 #[device]
-impl QuantFormat for F32 {
+impl TensorFormat for F32 {
     const BLK: u32 = 1;
     const UNIT: u32 = 4;
     const PLANES: &'static [Plane] = &[Plane::unit(16)];

@@ -80,7 +80,7 @@ impl Format for Iq1M {
 }
 
 #[device]
-impl QuantFormat for Iq1M {
+impl TensorFormat for Iq1M {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] =

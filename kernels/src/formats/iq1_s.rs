@@ -67,7 +67,7 @@ impl Format for Iq1S {
 }
 
 #[device]
-impl QuantFormat for Iq1S {
+impl TensorFormat for Iq1S {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] =

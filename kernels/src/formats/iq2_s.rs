@@ -65,7 +65,7 @@ impl Format for Iq2S {
 }
 
 #[device]
-impl QuantFormat for Iq2S {
+impl TensorFormat for Iq2S {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] =

@@ -62,7 +62,7 @@ impl Format for Iq2Xs {
 }
 
 #[device]
-impl QuantFormat for Iq2Xs {
+impl TensorFormat for Iq2Xs {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] =

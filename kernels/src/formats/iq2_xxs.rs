@@ -61,7 +61,7 @@ impl Format for Iq2Xxs {
 }
 
 #[device]
-impl QuantFormat for Iq2Xxs {
+impl TensorFormat for Iq2Xxs {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::block(2, 8), Plane::table(512)];

@@ -73,7 +73,7 @@ impl Format for Iq3S {
 }
 
 #[device]
-impl QuantFormat for Iq3S {
+impl TensorFormat for Iq3S {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] =

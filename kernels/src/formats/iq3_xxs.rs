@@ -63,7 +63,7 @@ impl Format for Iq3Xxs {
 }
 
 #[device]
-impl QuantFormat for Iq3Xxs {
+impl TensorFormat for Iq3Xxs {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::unit(4), Plane::block(2, 8), Plane::table(256)];

@@ -61,7 +61,7 @@ impl Format for Iq4Nl {
 }
 
 #[device]
-impl QuantFormat for Iq4Nl {
+impl TensorFormat for Iq4Nl {
     const BLK: u32 = 32;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(2), Plane::table(256)];

@@ -74,7 +74,7 @@ impl Format for Iq4Xs {
 }
 
 #[device]
-impl QuantFormat for Iq4Xs {
+impl TensorFormat for Iq4Xs {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] =

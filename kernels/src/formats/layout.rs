@@ -1,7 +1,7 @@
 //! How blocks of a file become planes of a device: bit by bit, as each format's [`Format::source`] says.
 
 use kiln_dsl::prelude::Plane;
-use kiln_dsl::quant::plane_offsets;
+use kiln_dsl::tensor::plane_offsets;
 
 use super::Format;
 

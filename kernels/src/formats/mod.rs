@@ -68,7 +68,7 @@ pub use self::{
 };
 
 /// A format that the host and kernels decode.
-pub trait Format: HostFormat + QuantFormat {
+pub trait Format: HostFormat + TensorFormat {
     /// The bit of a block behind `bit` of a plane's field of the block's unit `unit`; none where the field is wider
     /// than what it holds. A field of the whole block has unit 0. Every bit of a block has one place.
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize>;

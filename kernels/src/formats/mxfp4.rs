@@ -67,7 +67,7 @@ impl Format for Mxfp4 {
 }
 
 #[device]
-impl QuantFormat for Mxfp4 {
+impl TensorFormat for Mxfp4 {
     const BLK: u32 = 32;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(1), Plane::table(256)];

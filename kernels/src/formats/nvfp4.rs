@@ -74,7 +74,7 @@ impl Format for Nvfp4 {
 }
 
 #[device]
-impl QuantFormat for Nvfp4 {
+impl TensorFormat for Nvfp4 {
     const BLK: u32 = 64;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(2), Plane::table(256)];

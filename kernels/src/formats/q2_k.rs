@@ -63,7 +63,7 @@ impl Format for Q2K {
 }
 
 #[device]
-impl QuantFormat for Q2K {
+impl TensorFormat for Q2K {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::unit(2), Plane::block(4, 8)];

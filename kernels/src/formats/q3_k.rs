@@ -84,7 +84,7 @@ impl Format for Q3K {
 }
 
 #[device]
-impl QuantFormat for Q3K {
+impl TensorFormat for Q3K {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::unit(4), Plane::unit(2), Plane::block(2, 8)];

@@ -71,7 +71,7 @@ impl Format for Q4_0 {
 }
 
 #[device]
-impl QuantFormat for Q4_0 {
+impl TensorFormat for Q4_0 {
     const BLK: u32 = 32;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(2)];

@@ -58,7 +58,7 @@ impl Format for Q4_1 {
 }
 
 #[device]
-impl QuantFormat for Q4_1 {
+impl TensorFormat for Q4_1 {
     const BLK: u32 = 32;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(4)];

@@ -64,7 +64,7 @@ impl Format for Q4K {
 }
 
 #[device]
-impl QuantFormat for Q4K {
+impl TensorFormat for Q4K {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(2), Plane::block(4, 8)];

@@ -63,7 +63,7 @@ impl Format for Q5_0 {
 }
 
 #[device]
-impl QuantFormat for Q5_0 {
+impl TensorFormat for Q5_0 {
     const BLK: u32 = 32;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(4), Plane::unit(2)];

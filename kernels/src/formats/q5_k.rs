@@ -73,7 +73,7 @@ impl Format for Q5K {
 }
 
 #[device]
-impl QuantFormat for Q5K {
+impl TensorFormat for Q5K {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(4), Plane::unit(2), Plane::block(4, 8)];

@@ -74,7 +74,7 @@ impl Format for Q6K {
 }
 
 #[device]
-impl QuantFormat for Q6K {
+impl TensorFormat for Q6K {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(8), Plane::unit(2), Plane::block(2, 8)];

@@ -58,7 +58,7 @@ impl Format for Q8_0 {
 }
 
 #[device]
-impl QuantFormat for Q8_0 {
+impl TensorFormat for Q8_0 {
     const BLK: u32 = 32;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(32), Plane::unit(2)];

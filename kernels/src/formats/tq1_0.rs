@@ -65,7 +65,7 @@ impl Format for Tq1_0 {
 }
 
 #[device]
-impl QuantFormat for Tq1_0 {
+impl TensorFormat for Tq1_0 {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::block(52, 8), Plane::block(2, 8)];

@@ -55,7 +55,7 @@ impl Format for Tq2_0 {
 }
 
 #[device]
-impl QuantFormat for Tq2_0 {
+impl TensorFormat for Tq2_0 {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::block(2, 8)];

@@ -1,0 +1,352 @@
+//! What a tensor format says to a kernel: planes on the device, units of them, decoding.
+
+use kiln_abi::Location;
+use kiln_dsl_macros::device;
+use kiln_spirv_emit::ir::Const;
+
+use std::rc::Rc;
+
+use crate::{
+    block::{Buf, Shared},
+    builtin::{barrier, local_id, workgroup_invocations},
+    control::{Hint, end_loop, for_loop},
+    math::{Vec4Methods, fma, vec4},
+    ops::{add, bitand, cast, div, mul, rem, select, shl, shr},
+    place::{At, write},
+    session::with,
+    value::{Ex, Read, Vec4},
+};
+
+/// One field of a format as a device holds it: that field of every unit, or of every block, one after another.
+///
+/// A tensor is its planes, each from a multiple of 16 bytes on. Wide planes are read 16 bytes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plane {
+    /// Bytes of the field: 1, 2, or a multiple of 4.
+    pub bytes: u32,
+    /// Units that share it: 1 for a field of the unit, 0 for a table that the whole tensor shares.
+    pub units: u32,
+}
+
+/// Planes start at multiples of this many bytes.
+pub const PLANE_ALIGN: u32 = 16;
+
+impl Plane {
+    /// A field of `bytes` bytes in each unit.
+    pub const fn unit(bytes: u32) -> Self {
+        Plane { bytes, units: 1 }
+    }
+
+    /// A field of `bytes` bytes that `units` units, a block, share.
+    pub const fn block(bytes: u32, units: u32) -> Self {
+        Plane { bytes, units }
+    }
+
+    /// A table of `words` 32-bit words, once for the tensor; it is the last plane.
+    pub const fn table(words: u32) -> Self {
+        Plane { bytes: 4 * words, units: 0 }
+    }
+
+    const fn bytes_of(self, n_units: u64) -> u64 {
+        let n = if self.units == 0 { 1 } else { n_units / self.units as u64 };
+        (n * self.bytes as u64).next_multiple_of(PLANE_ALIGN as u64)
+    }
+}
+
+/// First byte of each plane of a tensor of `n_units` units, and the bytes of them all.
+pub fn plane_offsets(planes: &[Plane], n_units: u64) -> (Vec<u64>, u64) {
+    let mut end = 0;
+    let mut offsets = Vec::with_capacity(planes.len());
+    for plane in planes {
+        offsets.push(end);
+        end += plane.bytes_of(n_units);
+    }
+    (offsets, end)
+}
+
+/// A tensor format: rows of blocks of `BLK` elements, on a device cut into units of `UNIT` elements.
+///
+/// A unit is what an invocation takes at once; `UNIT` divides `BLK`, or is a multiple of it. Where a plane is narrow,
+/// read it by sixteen bits and shift: picking single bytes costs more than the arithmetic around it.
+#[device]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tensor format",
+    label = "a format implements `TensorFormat` in its own file"
+)]
+pub trait TensorFormat: 'static {
+    /// Elements per block.
+    const BLK: u32;
+    /// Elements per unit.
+    const UNIT: u32;
+    /// The planes, wide ones first.
+    const PLANES: &'static [Plane];
+
+    /// The elements `at` to `at + 3` of a unit; `at` is a multiple of four.
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32>;
+
+    /// The element `at` (less than `UNIT`) of a unit.
+    fn decode(u: &Unit, at: u32) -> f32 {
+        let four = Self::decode4(&u, at & !3);
+        let even = select((at & 2) == 0, four.x(), four.z());
+        let odd = select((at & 2) == 0, four.y(), four.w());
+        select((at & 1) == 0, even, odd)
+    }
+}
+
+/// A format that an integer dot product can use: an element is `scale * q + offset` with an 8-bit `q`.
+///
+/// A unit has 32 elements in groups of `GROUP` with one scale and one offset; `q` is signed.
+#[device]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no packed integer lanes",
+    label = "implement `PackedFormat` for formats whose elements are scale * q + offset"
+)]
+pub trait PackedFormat: TensorFormat {
+    /// Elements that share a scale and an offset: 16 or 32.
+    const GROUP: u32;
+    /// Whether any offset is not zero.
+    const OFFSET: bool;
+
+    /// Scale and offset of the group `group` of the unit.
+    fn scale_offset(u: &Unit, group: u32) -> (f32, f32);
+
+    /// The `q` of the elements `4 pack` to `4 pack + 3` as signed bytes, the first lowest.
+    fn lanes(u: &Unit, pack: u32) -> u32;
+}
+
+/// The elements `at` to `at + 3` of a packed format: `scale * q + offset`, rounded once.
+#[device]
+pub fn packed_decode4<F: PackedFormat>(u: &Unit, at: u32) -> Vec4<f32> {
+    let word = F::lanes(&u, at >> 2);
+    let (scale, offset) = F::scale_offset(&u, at / F::GROUP);
+    let q0 = (word << 24) as i32 >> 24;
+    let q1 = (word << 16) as i32 >> 24;
+    let q2 = (word << 8) as i32 >> 24;
+    let q3 = word as i32 >> 24;
+    vec4(
+        fma(q0 as f32, scale, offset),
+        fma(q1 as f32, scale, offset),
+        fma(q2 as f32, scale, offset),
+        fma(q3 as f32, scale, offset),
+    )
+}
+
+/// A tensor on the device, seen by a kernel.
+pub struct Tensor {
+    words: Buf<u32>,
+    /// Of each plane: what it is, and its first byte.
+    planes: Vec<(Plane, Ex<u32>)>,
+    staged: Option<Rc<Shared<u32>>>,
+}
+
+impl Tensor {
+    /// The tensor of `n_units` units of format `F` behind `words`.
+    #[track_caller]
+    pub fn new<F: TensorFormat>(words: &Buf<u32>, n_units: Ex<u32>) -> Self {
+        let mut first = number(0);
+        let mut planes = Vec::with_capacity(F::PLANES.len());
+        for (i, &plane) in F::PLANES.iter().enumerate() {
+            planes.push((plane, first));
+            if i + 1 < F::PLANES.len() {
+                let fields = match plane.units {
+                    1 => n_units,
+                    units => div(n_units, number(units.max(1))),
+                };
+                let bytes = mul(fields, number(plane.bytes));
+                let aligned = bitand(add(bytes, number(PLANE_ALIGN - 1)), number(!(PLANE_ALIGN - 1)));
+                first = if i == 0 { aligned } else { add(first, aligned) };
+            }
+        }
+        Tensor { words: words.view(), planes, staged: None }
+    }
+
+    /// The same with its table, if it has one, in workgroup memory. It holds a barrier then, so all invocations of
+    /// the workgroup come here.
+    #[track_caller]
+    pub fn stage(mut self) -> Self {
+        if let Some(&(plane, first)) = self.planes.last().filter(|(plane, _)| plane.units == 0) {
+            let staged = Shared::new(number(plane.bytes / 4));
+            let first = shr(first, number(2));
+            let (counted, i) =
+                for_loop(local_id(), number(plane.bytes / 4), workgroup_invocations(), Hint::None);
+            write(&staged.at(i), self.words.at(add(first, i)).read());
+            end_loop(counted);
+            barrier();
+            self.staged = Some(Rc::new(staged));
+        }
+        self
+    }
+
+    /// The same with the staged table of another tensor of its format.
+    pub fn with_table_of(mut self, other: &Tensor) -> Self {
+        self.staged.clone_from(&other.staged);
+        self
+    }
+
+    /// Its unit `index`: nothing is loaded yet.
+    #[track_caller]
+    pub fn unit(&self, index: Ex<u32>) -> Unit {
+        let fields = self.planes.iter().map(|&(plane, first)| Field { plane, first, loaded: Vec::new() });
+        Unit { words: self.words.view(), fields: fields.collect(), index, staged: self.staged.clone() }
+    }
+}
+
+/// One field of a unit.
+struct Field {
+    plane: Plane,
+    /// First byte of the plane.
+    first: Ex<u32>,
+    /// Its words, once loaded.
+    loaded: Vec<Ex<u32>>,
+}
+
+/// A unit of a tensor: `UNIT` elements, read field by field where they lie.
+pub struct Unit {
+    words: Buf<u32>,
+    fields: Vec<Field>,
+    index: Ex<u32>,
+    staged: Option<Rc<Shared<u32>>>,
+}
+
+impl Unit {
+    /// Loads every field now, 16 bytes at a time where they are that wide; words with a known index come from there.
+    #[track_caller]
+    pub fn load(mut self) -> Self {
+        for plane in 0..self.fields.len() {
+            let field = &self.fields[plane].plane;
+            let (bytes, units) = (field.bytes, field.units);
+            if units == 0 || units > 1 && bytes > 4 {
+                continue;
+            }
+            let mut loaded = Vec::new();
+            if bytes < 4 {
+                loaded.push(self.narrow(plane));
+            } else if bytes.is_multiple_of(16) {
+                for j in 0..bytes / 16 {
+                    let four = self.sixteen_bytes(plane, j);
+                    loaded.extend([four.x(), four.y(), four.z(), four.w()]);
+                }
+            } else {
+                for j in 0..bytes / 4 {
+                    loaded.push(self.word_in_memory(plane, number(j)));
+                }
+            }
+            self.fields[plane].loaded = loaded;
+        }
+        self
+    }
+
+    /// Which unit of its block it is.
+    #[track_caller]
+    pub fn in_block<F: TensorFormat>(&self) -> Ex<u32> {
+        rem(self.index, number(F::BLK / F::UNIT))
+    }
+
+    /// The 32-bit word `j` of a field of four bytes or more.
+    #[track_caller]
+    pub fn word(&self, plane: Ex<u32>, j: Ex<u32>) -> Ex<u32> {
+        let plane = self.plane(plane);
+        match known(j).and_then(|j| self.fields[plane].loaded.get(j)) {
+            Some(&word) => word,
+            None => self.word_in_memory(plane, j),
+        }
+    }
+
+    /// Word `i` of the format's table.
+    #[track_caller]
+    pub fn lookup(&self, i: Ex<u32>) -> Ex<u32> {
+        match &self.staged {
+            Some(table) => table.at(i).read(),
+            None => self.word_in_memory(self.fields.len() - 1, i),
+        }
+    }
+
+    /// A field of one or two bytes, zeros above.
+    #[track_caller]
+    pub fn small(&self, plane: Ex<u32>) -> Ex<u32> {
+        let plane = self.plane(plane);
+        match self.fields[plane].loaded.first() {
+            Some(&value) => value,
+            None => self.narrow(plane),
+        }
+    }
+
+    /// The number of a plane, which is known while staging.
+    #[track_caller]
+    fn plane(&self, plane: Ex<u32>) -> usize {
+        let (n, at) = (self.fields.len(), Location::caller());
+        match known(plane).filter(|plane| *plane < n) {
+            Some(plane) => plane,
+            None => {
+                let message = format!("a plane is one of the format's {n}, known while the kernel is staged");
+                with(|s| s.b.error("E104", message, at));
+                0
+            }
+        }
+    }
+
+    /// Where this unit's field begins, counted in `size` bytes.
+    #[track_caller]
+    fn start(&self, plane: usize, size: u32) -> Ex<u32> {
+        let Field { plane, first, .. } = &self.fields[plane];
+        let index = match plane.units {
+            0 if size == 1 => return *first,
+            0 => return shr(*first, number(size.ilog2())),
+            1 => self.index,
+            units => div(self.index, number(units)),
+        };
+        let index = match plane.bytes / size {
+            1 => index,
+            n => mul(index, number(n)),
+        };
+        match size {
+            1 => add(*first, index),
+            _ => add(shr(*first, number(size.ilog2())), index),
+        }
+    }
+
+    #[track_caller]
+    fn word_in_memory(&self, plane: usize, j: Ex<u32>) -> Ex<u32> {
+        self.words.at(add(self.start(plane, 4), j)).read()
+    }
+
+    #[track_caller]
+    fn sixteen_bytes(&self, plane: usize, j: u32) -> Ex<Vec4<u32>> {
+        let fours = self.words.view::<Vec4<u32>>();
+        fours.at(add(self.start(plane, 16), number(j))).read()
+    }
+
+    #[track_caller]
+    fn narrow(&self, plane: usize) -> Ex<u32> {
+        let pairs = self.words.view::<u16>();
+        let pair = |at: Ex<u32>| cast::<u32, u16>(pairs.at(at).read());
+        match self.fields[plane].plane.bytes {
+            2 => pair(self.start(plane, 2)),
+            _ => {
+                let byte = self.start(plane, 1);
+                let shift = shl(bitand(byte, number(1)), number(3));
+                bitand(shr(pair(shr(byte, number(1))), shift), number(0xff))
+            }
+        }
+    }
+}
+
+impl<'a> Read for &'a Unit {
+    type Out = &'a Unit;
+    fn read(&self) -> &'a Unit {
+        self
+    }
+}
+
+/// A value that is known while staging.
+fn known(n: Ex<u32>) -> Option<usize> {
+    with(|s| match s.b.as_const(n.id) {
+        Some(Const::Scalar { bits, .. }) => Some(*bits as usize),
+        _ => None,
+    })
+}
+
+#[track_caller]
+fn number(n: u32) -> Ex<u32> {
+    Ex::new(with(|s| s.u32_const(n)))
+}
