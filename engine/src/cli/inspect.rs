@@ -124,7 +124,7 @@ fn model_lines(gguf: &Gguf) -> Vec<String> {
 /// Whether text goes in and comes out.
 fn text_lines(gguf: &Gguf) -> Vec<String> {
     let tokenizer = match Tokenizer::from_gguf(gguf) {
-        Ok(t) => format!("tokenizer: {} with {} tokens", t.pre(), t.n_tokens()),
+        Ok(t) => format!("tokenizer: {} with {} tokens", t.method_name(), t.n_tokens()),
         Err(error) => format!("tokenizer declined: {error}"),
     };
     let template = match session::chat_template(gguf) {

@@ -1,16 +1,9 @@
-//! Byte-pair merging: the best-ranked neighbors join, the leftmost first, until no rule applies.
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+//! Byte-pair encoding: bytes are merged by a list of rules, the first rule of the list first.
 
 use super::index::Index;
+use super::merge::{Join, LONGEST, NONE, Scratch, Symbol};
 use super::vocab::Vocab;
 use super::{TokenId, TokenizerError, bytes};
-
-/// "No token": a byte that the vocabulary cannot write, or a symbol that was merged into its left neighbor.
-const NONE: TokenId = TokenId::MAX;
-/// No neighbor.
-const END: u32 = u32::MAX;
 
 /// The merge rules of a vocabulary, by id.
 pub(super) struct Merges {
@@ -74,83 +67,23 @@ impl Merges {
 
     /// Appends the tokens of one word; false when a byte had no token and was left out.
     pub(super) fn encode(&self, word: &[u8], scratch: &mut Scratch, out: &mut Vec<TokenId>) -> bool {
-        // Positions are 32 bits wide; a longer word is taken in pieces.
         let mut whole = true;
-        for piece in word.chunks(END as usize) {
-            whole &= self.encode_piece(piece, scratch, out);
+        for piece in word.chunks(LONGEST) {
+            let parts = piece.iter().map(|&byte| (self.bytes[usize::from(byte)], 1));
+            for symbol in scratch.merge(parts, |left, right| self.join(left, right)) {
+                match symbol.token {
+                    NONE => whole = false,
+                    token => out.push(token),
+                }
+            }
         }
         whole
     }
 
-    fn encode_piece(&self, word: &[u8], scratch: &mut Scratch, out: &mut Vec<TokenId>) -> bool {
-        let Scratch { symbols, queue } = scratch;
-        symbols.clear();
-        queue.clear();
-        symbols.extend((0..).zip(word).map(|(at, &byte)| Symbol {
-            token: self.bytes[usize::from(byte)],
-            previous: if at == 0 { END } else { at - 1 },
-            next: if at as usize + 1 == word.len() { END } else { at + 1 },
-        }));
-        let whole = symbols.iter().all(|symbol| symbol.token != NONE);
-        for left in 1..symbols.len() as u32 {
-            self.offer(symbols, queue, left - 1);
-        }
-        while let Some(Reverse(best)) = queue.pop() {
-            let left = symbols[best.left as usize];
-            // A neighbor that changed since the pair was queued makes it stale.
-            if left.token != best.tokens.0
-                || left.next == END
-                || symbols[left.next as usize].token != best.tokens.1
-            {
-                continue;
-            }
-            let right = symbols[left.next as usize];
-            symbols[left.next as usize].token = NONE;
-            symbols[best.left as usize].token = best.joined;
-            symbols[best.left as usize].next = right.next;
-            if right.next != END {
-                symbols[right.next as usize].previous = best.left;
-                self.offer(symbols, queue, best.left);
-            }
-            if left.previous != END {
-                self.offer(symbols, queue, left.previous);
-            }
-        }
-        out.extend(symbols.iter().map(|symbol| symbol.token).filter(|&token| token != NONE));
-        whole
+    /// The rule for two neighbors; its place is its rank.
+    fn join(&self, left: &Symbol, right: &Symbol) -> Option<Join> {
+        let tokens = (left.token, right.token);
+        let rank = self.index.find(tokens, |at| self.rules[at as usize].tokens == tokens)?;
+        Some(Join { rank, token: self.rules[rank as usize].joined })
     }
-
-    /// Queues the pair that starts at `left`, which has a right neighbor, if there is a rule for it.
-    fn offer(&self, symbols: &[Symbol], queue: &mut BinaryHeap<Reverse<Pair>>, left: u32) {
-        let symbol = symbols[left as usize];
-        let tokens = (symbol.token, symbols[symbol.next as usize].token);
-        if let Some(rank) = self.index.find(tokens, |at| self.rules[at as usize].tokens == tokens) {
-            let joined = self.rules[rank as usize].joined;
-            queue.push(Reverse(Pair { rank, left, tokens, joined }));
-        }
-    }
-}
-
-/// Memory that words share.
-#[derive(Default)]
-pub(super) struct Scratch {
-    symbols: Vec<Symbol>,
-    queue: BinaryHeap<Reverse<Pair>>,
-}
-
-/// A run of bytes that is one token so far, in a list linked both ways.
-#[derive(Clone, Copy)]
-struct Symbol {
-    token: TokenId,
-    previous: u32,
-    next: u32,
-}
-
-/// Two neighbors with a rule. Ordered by rank, then from the left.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Pair {
-    rank: u32,
-    left: u32,
-    tokens: (TokenId, TokenId),
-    joined: TokenId,
 }

@@ -40,7 +40,7 @@ pub enum TokenizerError {
     /// A key of the tokenizer has a wrong type.
     #[error(transparent)]
     Metadata(#[from] GgufError),
-    /// A list that a byte-pair tokenizer needs is missing or empty.
+    /// A list that the tokenizer needs is missing or empty.
     #[error("{key} is missing or empty; the file's tokenizer is incomplete")]
     MissingList {
         /// The metadata key.
@@ -61,6 +61,20 @@ pub enum TokenizerError {
         tokens: usize,
         /// Number of types.
         types: usize,
+    },
+    /// The list of scores does not fit the list of tokens.
+    #[error("tokenizer.ggml.scores has {scores} entries for {tokens} tokens")]
+    ScoresLength {
+        /// Number of tokens.
+        tokens: usize,
+        /// Number of scores.
+        scores: usize,
+    },
+    /// A score that has no place in an order.
+    #[error("the score of token {id} is not a number")]
+    Score {
+        /// Which token.
+        id: u32,
     },
     /// A token type outside GGUF's.
     #[error("token {id} has type {found}, expected 0 to 6")]

@@ -5,6 +5,8 @@ mod bytes;
 mod detokenize;
 mod error;
 mod index;
+mod merge;
+mod pieces;
 mod pre;
 mod special;
 mod unicode;
@@ -18,10 +20,12 @@ pub use detokenize::{ControlText, Detokenizer};
 pub use error::TokenizerError;
 pub use vocab::{TokenKind, VocabSpec};
 
-use bpe::{Merges, Scratch};
+use bpe::Merges;
+use merge::Scratch;
+use pieces::Pieces;
 use pre::PreTokenizer;
 use special::{Fragment, Literals};
-use vocab::Vocab;
+use vocab::{Alphabet, Vocab};
 
 use crate::gguf::Gguf;
 
@@ -29,7 +33,9 @@ use crate::gguf::Gguf;
 pub type TokenId = u32;
 
 /// The kinds of tokenizer we have, by `tokenizer.ggml.model`.
-const MODELS: &[&str] = &["gpt2"];
+const MODELS: &[&str] = &[BYTE_PAIRS, PIECES];
+const BYTE_PAIRS: &str = "gpt2";
+const PIECES: &str = "llama";
 
 /// Whether control tokens written out in a text, such as `<|im_end|>`, are those tokens or plain characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +46,19 @@ pub enum SpecialText {
     Plain,
 }
 
-/// A byte-level BPE tokenizer.
+/// How a text between literal tokens becomes tokens.
+enum Method {
+    /// Cut into words, whose bytes are merged by rules.
+    BytePairs { merges: Merges, pre: &'static PreTokenizer },
+    /// Merged as a whole by scores.
+    Pieces(Pieces),
+}
+
+/// A file's tokenizer: byte-level BPE or SentencePiece.
 pub struct Tokenizer {
     vocab: Vocab,
-    merges: Merges,
+    method: Method,
     literals: Literals,
-    pre: &'static PreTokenizer,
     bos: Option<TokenId>,
     eos: Option<TokenId>,
     add_bos: bool,
@@ -57,7 +70,7 @@ pub struct Tokenizer {
 impl std::fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tokenizer")
-            .field("pre", &self.pre.names[0])
+            .field("method", &self.method_name())
             .field("n_tokens", &self.vocab.len())
             .finish()
     }
@@ -69,7 +82,7 @@ impl Tokenizer {
     /// # Errors
     /// As `new`; a file without a tokenizer is `Absent`.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, TokenizerError> {
-        Self::new(&VocabSpec::read(&gguf.metadata(), |names| pre_tokenizer(names).map(drop))?)
+        Self::new(&VocabSpec::read(&gguf.metadata(), |names| kind(names).map(drop))?)
     }
 
     /// Checks a tokenizer and makes it ready.
@@ -77,11 +90,11 @@ impl Tokenizer {
     /// # Errors
     /// Every kind of `TokenizerError` but `UnknownId`; what is refused is decided before anything is built.
     pub fn new(spec: &VocabSpec) -> Result<Self, TokenizerError> {
-        let pre = pre_tokenizer(spec)?;
+        let pre = kind(spec)?;
         if spec.tokens.is_empty() {
             return Err(TokenizerError::MissingList { key: "tokenizer.ggml.tokens" });
         }
-        if spec.merges.is_empty() {
+        if pre.is_some() && spec.merges.is_empty() {
             return Err(TokenizerError::MissingList { key: "tokenizer.ggml.merges" });
         }
         let n_tokens = spec.tokens.len();
@@ -96,15 +109,19 @@ impl Tokenizer {
                 return Err(TokenizerError::SpecialId { key, id, n_tokens });
             }
         }
-        let add_bos = spec.add_bos.unwrap_or(pre.add_bos);
+        let add_bos = spec.add_bos.unwrap_or(pre.is_none_or(|pre| pre.add_bos));
         let add_eos = spec.add_eos.unwrap_or(false);
         for (added, key, id) in [(add_bos, named[0].0, spec.bos), (add_eos, named[1].0, spec.eos)] {
             if added && id.is_none() {
                 return Err(TokenizerError::MissingSpecial { key });
             }
         }
-        let mut vocab = Vocab::build(spec)?;
-        let merges = Merges::build(&spec.merges, &vocab)?;
+        let alphabet = if pre.is_some() { Alphabet::ByteLevel } else { Alphabet::Pieces };
+        let mut vocab = Vocab::build(spec, alphabet)?;
+        let method = match pre {
+            Some(pre) => Method::BytePairs { merges: Merges::build(&spec.merges, &vocab)?, pre },
+            None => Method::Pieces(Pieces::build(spec, &vocab)?),
+        };
         let mut ends = special::classify(&spec.tokens, &mut vocab);
         ends.extend([spec.eos, spec.eot, spec.eom].into_iter().flatten());
         ends.sort_unstable();
@@ -112,9 +129,8 @@ impl Tokenizer {
         let literals = Literals::build(&vocab);
         Ok(Self {
             vocab,
-            merges,
+            method,
             literals,
-            pre,
             bos: spec.bos,
             eos: spec.eos,
             add_bos,
@@ -129,18 +145,28 @@ impl Tokenizer {
         let mut out = Vec::new();
         let mut scratch = Scratch::default();
         let mut whole = true;
+        // A literal token ends a text, and what follows it starts one.
+        let mut at_start = true;
         for fragment in self.literals.split(&self.vocab, text, special) {
-            match fragment {
-                Fragment::Token(id) => out.push(id),
-                Fragment::Text(text) => (self.pre.split)(text, &mut |word| match self
-                    .vocab
-                    .find(word.as_bytes())
-                    .filter(|_| self.pre.ignore_merges)
-                {
-                    Some(id) => out.push(id),
-                    None => whole &= self.merges.encode(word.as_bytes(), &mut scratch, &mut out),
-                }),
+            match (fragment, &self.method) {
+                (Fragment::Token(id), _) => out.push(id),
+                (Fragment::Text(text), Method::BytePairs { merges, pre }) => {
+                    (pre.split)(text, &mut |word| match self
+                        .vocab
+                        .find(word.as_bytes())
+                        .filter(|_| pre.ignore_merges)
+                    {
+                        Some(id) => out.push(id),
+                        None => whole &= merges.encode(word.as_bytes(), &mut scratch, &mut out),
+                    });
+                }
+                (Fragment::Text(text), Method::Pieces(pieces)) => {
+                    let space = if pieces.space_before && at_start { " " } else { "" };
+                    let text = [space, text].concat();
+                    whole &= pieces.encode(&self.vocab, &text, &mut scratch, &mut out);
+                }
             }
+            at_start = matches!(fragment, Fragment::Token(_));
         }
         if !whole && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -181,7 +207,14 @@ impl Tokenizer {
         for &id in ids {
             text += &stream.push(self, id)?;
         }
-        Ok(text + &stream.finish())
+        text += &stream.finish();
+        // The space that the encoding puts before a text.
+        let put = matches!(&self.method, Method::Pieces(pieces) if pieces.space_before);
+        let first = ids.first().and_then(|&id| self.vocab.kind(id));
+        if put && first.is_some_and(|kind| !kind.is_literal()) && text.starts_with(' ') {
+            text.remove(0);
+        }
+        Ok(text)
     }
 
     /// The bytes a token stands for; for a literal token its text.
@@ -232,27 +265,35 @@ impl Tokenizer {
 
     /// Bytes that no token of the vocabulary stands for. They are left out of every encoding.
     pub fn missing_bytes(&self) -> Vec<u8> {
-        self.merges.missing_bytes()
+        match &self.method {
+            Method::BytePairs { merges, .. } => merges.missing_bytes(),
+            Method::Pieces(pieces) => pieces.missing_bytes(),
+        }
     }
 
-    /// The pre-tokenizer's name.
-    pub fn pre(&self) -> &'static str {
-        self.pre.names[0]
+    /// How it makes tokens: the name of its pre-tokenizer, or `SentencePiece`.
+    pub fn method_name(&self) -> &'static str {
+        match &self.method {
+            Method::BytePairs { pre, .. } => pre.names[0],
+            Method::Pieces(_) => "SentencePiece",
+        }
     }
 }
 
-/// Decides whether we can read this file's text at all, from names alone.
-fn pre_tokenizer(spec: &VocabSpec) -> Result<&'static PreTokenizer, TokenizerError> {
+/// Decides whether we can read this file's text at all, from names alone; no pre-tokenizer means pieces.
+fn kind(spec: &VocabSpec) -> Result<Option<&'static PreTokenizer>, TokenizerError> {
     match spec.model {
         None => return Err(TokenizerError::Absent { found: None }),
         Some(model @ ("none" | "no_vocab")) => {
             return Err(TokenizerError::Absent { found: Some(model.to_owned()) });
         }
-        Some(model) if MODELS.contains(&model) => {}
+        Some(PIECES) => return Ok(None),
+        Some(BYTE_PAIRS) => {}
         Some(model) => {
             return Err(TokenizerError::UnknownModel { found: model.to_owned(), known: MODELS.to_vec() });
         }
     }
     let name = spec.pre.ok_or_else(|| TokenizerError::MissingPre { known: pre::names() })?;
-    pre::find(name).ok_or_else(|| TokenizerError::UnknownPre { found: name.to_owned(), known: pre::names() })
+    let unknown = || TokenizerError::UnknownPre { found: name.to_owned(), known: pre::names() };
+    pre::find(name).map(Some).ok_or_else(unknown)
 }

@@ -15,6 +15,8 @@ pub struct VocabSpec<'a> {
     pub tokens: Vec<&'a str>,
     /// `tokenizer.ggml.token_type`, one for each token
     pub token_types: Option<Vec<i32>>,
+    /// `tokenizer.ggml.scores`, one for each token
+    pub scores: Option<Vec<f32>>,
     /// `tokenizer.ggml.merges`, the best first
     pub merges: Vec<&'a str>,
     /// `tokenizer.ggml.bos_token_id`
@@ -29,6 +31,8 @@ pub struct VocabSpec<'a> {
     pub add_bos: Option<bool>,
     /// `tokenizer.ggml.add_eos_token`
     pub add_eos: Option<bool>,
+    /// `tokenizer.ggml.add_space_prefix`
+    pub add_space_prefix: Option<bool>,
 }
 
 impl<'a> VocabSpec<'a> {
@@ -49,6 +53,7 @@ impl<'a> VocabSpec<'a> {
         Ok(Self {
             tokens: metadata.opt_strings("tokenizer.ggml.tokens")?.unwrap_or_default(),
             token_types: metadata.opt_i32s("tokenizer.ggml.token_type")?,
+            scores: metadata.opt_f32s("tokenizer.ggml.scores")?,
             merges: metadata.opt_strings("tokenizer.ggml.merges")?.unwrap_or_default(),
             bos: metadata.opt_u32("tokenizer.ggml.bos_token_id")?,
             eos: metadata.opt_u32("tokenizer.ggml.eos_token_id")?,
@@ -56,6 +61,7 @@ impl<'a> VocabSpec<'a> {
             eom: metadata.opt_u32("tokenizer.ggml.eom_token_id")?,
             add_bos: metadata.opt_bool("tokenizer.ggml.add_bos_token")?,
             add_eos: metadata.opt_bool("tokenizer.ggml.add_eos_token")?,
+            add_space_prefix: metadata.opt_bool("tokenizer.ggml.add_space_prefix")?,
             ..names
         })
     }
@@ -100,20 +106,42 @@ impl TokenKind {
     }
 }
 
+/// How SentencePiece writes a space.
+pub(super) const SPACE: &str = "▁";
+
+/// How the texts of a file's tokens stand for bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alphabet {
+    /// Every byte is a character of its own: GPT-2's alphabet.
+    ByteLevel,
+    /// Texts are UTF-8, a space is written `▁`, and some tokens are single bytes.
+    Pieces,
+}
+
 /// Ids fit 31 bits, so that one value stays free for "no token".
 const MOST_TOKENS: usize = i32::MAX as usize;
 
 /// Every token's bytes and kind.
 pub(super) struct Vocab {
+    /// The bytes that tokens stand for.
     arena: Vec<u8>,
     ends: Vec<u32>,
     kinds: Vec<TokenKind>,
+    /// Texts as they are looked up, where they are not the bytes.
+    texts: Option<Texts>,
     index: Index,
+}
+
+/// One text after the other.
+#[derive(Default)]
+struct Texts {
+    arena: Vec<u8>,
+    ends: Vec<u32>,
 }
 
 impl Vocab {
     /// Checks tokens and types and decodes the texts.
-    pub(super) fn build(spec: &VocabSpec) -> Result<Self, TokenizerError> {
+    pub(super) fn build(spec: &VocabSpec, alphabet: Alphabet) -> Result<Self, TokenizerError> {
         let n = spec.tokens.len();
         let size: usize = spec.tokens.iter().map(|text| text.len()).sum();
         if n > MOST_TOKENS || u32::try_from(size).is_err() {
@@ -126,6 +154,7 @@ impl Vocab {
             arena: Vec::with_capacity(size),
             ends: Vec::with_capacity(n),
             kinds: Vec::with_capacity(n),
+            texts: (alphabet == Alphabet::Pieces).then(Texts::default),
             index: Index::with_capacity(n),
         };
         for (id, text) in (0..).zip(&spec.tokens) {
@@ -146,6 +175,10 @@ impl Vocab {
             let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
             self.arena.push(byte.ok_or_else(|| TokenizerError::ByteToken { id, text: text.to_owned() })?);
             false
+        } else if self.texts.is_some() {
+            let plain = if kind.is_literal() { text.to_owned() } else { text.replace(SPACE, " ") };
+            self.arena.extend_from_slice(plain.as_bytes());
+            false
         } else {
             let decoded = !kind.is_literal() && bytes::decode_into(text, &mut self.arena);
             if !decoded {
@@ -158,12 +191,27 @@ impl Vocab {
         self.kinds.push(kind);
         // A byte-level word can only be a token whose text is written in the byte alphabet; a literal text is when it
         // is printable ASCII, which stands for itself.
-        let reachable = decoded || (kind.is_literal() && text.bytes().all(|byte| byte.is_ascii_graphic()));
-        if reachable && self.arena.len() > start {
-            if let Some(first) = self.find(&self.arena[start..]) {
+        let reachable = match &mut self.texts {
+            // Among pieces every text is looked up as it is written, those of control tokens and bytes too.
+            Some(texts) => {
+                texts.arena.extend_from_slice(text.as_bytes());
+                texts.ends.push(texts.arena.len() as u32);
+                !text.is_empty()
+            }
+            None => {
+                let literal = kind.is_literal() && text.bytes().all(|byte| byte.is_ascii_graphic());
+                (decoded || literal) && self.arena.len() > start
+            }
+        };
+        if reachable {
+            if let Some(first) = self.find(self.text(id)) {
                 return Err(TokenizerError::DuplicateToken { first, second: id, text: text.to_owned() });
             }
-            self.index.insert(id, slice(&self.arena, &self.ends, id));
+            let key = match &self.texts {
+                Some(texts) => slice(&texts.arena, &texts.ends, id),
+                None => slice(&self.arena, &self.ends, id),
+            };
+            self.index.insert(id, key);
         }
         Ok(())
     }
@@ -178,6 +226,14 @@ impl Vocab {
         slice(&self.arena, &self.ends, id)
     }
 
+    /// What a token is looked up by; `id` is in range.
+    pub(super) fn text(&self, id: TokenId) -> &[u8] {
+        match &self.texts {
+            Some(texts) => slice(&texts.arena, &texts.ends, id),
+            None => self.bytes(id),
+        }
+    }
+
     /// The kind of a token, if there is such a token.
     pub(super) fn kind(&self, id: TokenId) -> Option<TokenKind> {
         self.kinds.get(id as usize).copied()
@@ -188,9 +244,9 @@ impl Vocab {
         self.kinds[id as usize] = kind;
     }
 
-    /// The token that these bytes are.
-    pub(super) fn find(&self, bytes: &[u8]) -> Option<TokenId> {
-        self.index.find(bytes, |id| self.bytes(id) == bytes)
+    /// The token with this text.
+    pub(super) fn find(&self, text: &[u8]) -> Option<TokenId> {
+        self.index.find(text, |id| self.text(id) == text)
     }
 }
 
