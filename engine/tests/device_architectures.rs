@@ -38,11 +38,6 @@ fn on(gpu: &Gpu, tiny: &Tiny) -> Box<dyn Backend> {
     loaded.unwrap_or_else(|error| panic!("{}: {error}", tiny.name))
 }
 
-/// Attention has no kernel for it yet.
-fn caps_scores(tiny: &Tiny) -> bool {
-    tiny.keys.keys().any(|key| key.ends_with("attn_logit_softcapping"))
-}
-
 fn rms(found: &[f32], expected: &[f32]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let square = |(a, b): (&f32, &f32)| (f64::from(*a) - f64::from(*b)).powi(2);
@@ -55,7 +50,7 @@ fn logits_are_within_the_bar_of_the_reference() {
         return;
     }
     let gpu = gpu();
-    for tiny in all().into_iter().filter(|tiny| !caps_scores(tiny)) {
+    for tiny in all() {
         let device = on(&gpu, &tiny);
         let window = logits(device.as_ref(), &tiny.ids, false);
         let expected = logits(tiny.reference().as_ref(), &tiny.ids, false);
@@ -77,19 +72,4 @@ fn logits_are_within_the_bar_of_the_reference() {
     }
     let messages = gpu.validation_messages();
     assert!(messages.is_empty(), "the validation layer says:\n{}", messages.join("\n"));
-}
-
-#[test]
-fn capped_scores_are_declined_by_name() {
-    if no_vulkan() {
-        return;
-    }
-    let gpu = gpu();
-    let declined: Vec<_> = all().into_iter().filter(caps_scores).collect();
-    assert!(!declined.is_empty());
-    for tiny in declined {
-        let device = Device::Vulkan { gpu: gpu.clone(), options: OPTIONS };
-        let error = tiny.file().load(&Registry::builtin(), device, &|_, _| ()).err().unwrap().to_string();
-        assert!(error.contains("capped attention scores"), "{error}");
-    }
 }

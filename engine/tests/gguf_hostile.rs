@@ -205,7 +205,8 @@ fn tokenizers_that_cannot_be_used() {
     let with = |name: &str, value| tokenizer(&with(&key(name), value));
     let without = |name: &str| tokenizer(&without(&key(name)));
     declines!(without("model"), Absent { found: None }, "has no tokenizer");
-    declines!(with("model", text("llama")), UnknownModel { found, .. } if found == "llama", "\"llama\"");
+    declines!(with("model", text("rwkv")), UnknownModel { found, .. } if found == "rwkv", "\"rwkv\"");
+    declines!(with("model", text("llama")), TokenizerError::MissingSpecial { .. }, "bos_token_id");
     declines!(with("model", Val::U8(1)), Metadata(GgufError::WrongType { .. }), "tokenizer.ggml.model");
     declines!(without("pre"), MissingPre { .. }, "tokenizer.ggml.pre");
     declines!(with("pre", text("parrot-pre")), UnknownPre { found, .. } if found == "parrot-pre", "\"parrot-pre\"");

@@ -117,7 +117,8 @@ MODELS = {
         {"attention.sliding_window": 9, "attn_logit_softcapping": 0.0, "final_logit_softcapping": 4.0}, n_head_kv=2),
     "gemma3": model(
         "gemma3", GEMMA, {"attention.sliding_window": 7, "rope.freq_base": 1e4, "rope.freq_base_swa": 1e6}, n_layer=7),
-    "gemma3-head-256": model("gemma3", GEMMA, {"attention.sliding_window": 9}, head_dim=256),
+    "gemma3-head-256": model(
+        "gemma3", GEMMA, {"attention.sliding_window": 9, "attn_logit_softcapping": 2.0}, head_dim=256),
     "gemma3-scaled": model(
         "gemma3",
         GEMMA | {
