@@ -14,6 +14,7 @@ pub mod conformance;
 mod fold;
 pub mod formats;
 pub mod gather_rows;
+pub mod gemm;
 pub mod gemv;
 pub mod get_rows;
 pub mod glu;

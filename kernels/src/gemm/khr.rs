@@ -1,0 +1,199 @@
+//! The product on matrices of a subgroup, for plain elements: f16 and signed bytes.
+//!
+//! Shapes: W `[m, k]`, x `[n, k]`, y `[n, m]`; a row of k elements is whole words `V`.
+//! Who owns what: a workgroup owns a tile of y; each subgroup holds its part of the tile in matrices.
+//! A slab of x and of W is staged in workgroup memory while the next one is on its way into registers.
+//! Edges: rows past the last are the last again, columns past k are zero; a tile that is not whole goes to y element by
+//! element.
+//! Numerics: the order of a sum within one multiply-add is the device's, and multiply-adds follow k in order.
+
+use kiln_dsl::prelude::*;
+
+use super::{KhrShape, shape::Slab};
+
+/// Push constants of [`GemmKhr`].
+#[derive(Clone, Copy, Debug, Push)]
+pub struct GemmPush {
+    /// Rows of x.
+    pub n: u32,
+    /// Rows of W.
+    pub m: u32,
+    /// Columns of both.
+    pub k: u32,
+}
+
+/// The kernel.
+#[kernel(
+    local_size = shape.invocations(),
+    subgroup = shape.lanes,
+    workgroup_bytes = shape.workgroup_bytes(V::BYTES, V::BYTES / T::BYTES),
+    grid = [p.m.div_ceil(shape.tile[1]), p.n.div_ceil(shape.tile[0])],
+)]
+pub fn gemm_khr<T: Elem + tile::SumsTo<Sum>, Sum: Num + tile::TileElem + tile::Carries<Sum>, V>(
+    #[len(p.n * (p.k / (V::BYTES / T::BYTES)))] x: &Buf<V>,
+    #[len(p.m * (p.k / (V::BYTES / T::BYTES)))] w: &Buf<V>,
+    #[len(p.n * p.m)] y: &BufMut<Sum>,
+    #[push] p: GemmPush,
+    #[comptime] shape: KhrShape,
+) where
+    V: Vector<Elem = u32> + tile::Carries<T>,
+{
+    dims!(N = shape.matrix[0], M = shape.matrix[1], K = shape.matrix[2]);
+    let per_word = comptime!(V::BYTES / T::BYTES);
+    let (tile_n, tile_m) = (comptime!(shape.tile[0]), comptime!(shape.tile[1]));
+    let x_slab = comptime!(shape.slab(shape.tile[0], per_word));
+    let w_slab = comptime!(shape.slab(shape.tile[1], per_word));
+    let held_n = comptime!(shape.held()[0]);
+    let held_m = comptime!(shape.held()[1]);
+    let matrix_n = comptime!(shape.matrix[0]);
+    let matrix_m = comptime!(shape.matrix[1]);
+    let subgroups_m = comptime!(shape.subgroups[1]);
+
+    let xs = Shared::<V>::new(comptime!(x_slab.staged()));
+    let ws = Shared::<V>::new(comptime!(w_slab.staged()));
+    let mut x_next = [splat::<V>(0); comptime!(x_slab.each())];
+    let mut w_next = [splat::<V>(0); comptime!(w_slab.each())];
+    let mut acc = [Tile::<Sum, Acc, Sg, N, M>::zero(); comptime!(held_n * held_m)];
+
+    let n0 = workgroup_id_y() * tile_n;
+    let m0 = workgroup_id_x() * tile_m;
+    let part = subgroup_id();
+    let part_n = part / subgroups_m * comptime!(held_n * matrix_n);
+    let part_m = part % subgroups_m * comptime!(held_m * matrix_m);
+    let words = p.k / comptime!(per_word);
+    let slab_words = comptime!(x_slab.words);
+    let whole = words / slab_words * slab_words;
+
+    if whole > 0 {
+        fetch(x, &x_next, n0, p.n, words, 0, comptime!(x_slab), comptime!(false));
+        fetch(w, &w_next, m0, p.m, words, 0, comptime!(w_slab), comptime!(false));
+    }
+    for word in (0..whole).step_by(slab_words) {
+        barrier();
+        put(&x_next, &xs, comptime!(x_slab));
+        put(&w_next, &ws, comptime!(w_slab));
+        barrier();
+        if word + slab_words < whole {
+            fetch(x, &x_next, n0, p.n, words, word + slab_words, comptime!(x_slab), comptime!(false));
+            fetch(w, &w_next, m0, p.m, words, word + slab_words, comptime!(w_slab), comptime!(false));
+        }
+        multiply::<T, Sum, V, N, M, K>(&xs, &ws, &acc, part_n, part_m, comptime!(shape));
+    }
+    if whole < words {
+        fetch(x, &x_next, n0, p.n, words, whole, comptime!(x_slab), comptime!(true));
+        fetch(w, &w_next, m0, p.m, words, whole, comptime!(w_slab), comptime!(true));
+        barrier();
+        put(&x_next, &xs, comptime!(x_slab));
+        put(&w_next, &ws, comptime!(w_slab));
+        barrier();
+        multiply::<T, Sum, V, N, M, K>(&xs, &ws, &acc, part_n, part_m, comptime!(shape));
+    }
+
+    // A matrix goes to y at once where it is whole and y's rows start at 16 bytes.
+    if n0 + tile_n <= p.n && m0 + tile_m <= p.m && p.m % 4 == 0 {
+        for i in comptime!(0..held_n) {
+            for j in comptime!(0..held_m) {
+                let row = n0 + part_n + comptime!(i * matrix_n);
+                let column = m0 + part_m + comptime!(j * matrix_m);
+                tile::store(acc[i * held_m + j], y, row * p.m + column, p.m);
+            }
+        }
+    } else {
+        let sums = Shared::<Sum>::new(comptime!(shape.sums()));
+        let first = part * comptime!(matrix_n * matrix_m);
+        for i in comptime!(0..held_n) {
+            for j in comptime!(0..held_m) {
+                tile::store(acc[i * held_m + j], &sums, first, matrix_m);
+                subgroup_barrier();
+                for e in (lane()..comptime!(matrix_n * matrix_m)).step_by(comptime!(shape.lanes)) {
+                    let row = n0 + part_n + i * matrix_n + e / matrix_m;
+                    let column = m0 + part_m + j * matrix_m + e % matrix_m;
+                    if row < p.n && column < p.m {
+                        y[row * p.m + column] = sums[first + e];
+                    }
+                }
+                subgroup_barrier();
+            }
+        }
+    }
+}
+
+/// A slab's words from `word` of each row on, into registers. Rows past the last are the last again; in the slab that
+/// is the `tail` of the rows, words past their end are zero.
+#[device]
+fn fetch<V: Vector<Elem = u32> + Elem>(
+    from: &Buf<V>,
+    into: &PlaceArray<V, Local>,
+    first: u32,
+    rows: u32,
+    words: u32,
+    word: u32,
+    #[comptime] slab: Slab,
+    #[comptime] tail: bool,
+) {
+    for j in comptime!(0..slab.each()) {
+        let i = local_id() + comptime!(j * slab.invocations);
+        let row = min(first + i / comptime!(slab.words), rows - 1);
+        let column = word + i % comptime!(slab.words);
+        if comptime!(tail) {
+            let value = from[row * words + min(column, words - 1)];
+            into[j] = select(column < words, value, splat::<V>(0));
+        } else {
+            into[j] = from[row * words + column];
+        }
+    }
+}
+
+/// The words that [`fetch`] took, into workgroup memory.
+#[device]
+fn put<V: Vector<Elem = u32> + Elem>(
+    from: &PlaceArray<V, Local>,
+    into: &Shared<V>,
+    #[comptime] slab: Slab,
+) {
+    for j in comptime!(0..slab.each()) {
+        let i = local_id() + comptime!(j * slab.invocations);
+        let row = i / comptime!(slab.words);
+        let at = row * comptime!(slab.pitch()) + i % comptime!(slab.words);
+        if comptime!(slab.even()) {
+            into[at] = from[j];
+        } else if row < comptime!(slab.rows) {
+            into[at] = from[j];
+        }
+    }
+}
+
+/// The staged slabs' product onto the subgroup's sums.
+#[device]
+fn multiply<T, Sum, V, N: Dim, M: Dim, K: Dim>(
+    xs: &Shared<V>,
+    ws: &Shared<V>,
+    acc: &PlaceArray<Tile<Sum, Acc, Sg, N, M>, Local>,
+    part_n: u32,
+    part_m: u32,
+    #[comptime] shape: KhrShape,
+) where
+    T: Elem + tile::SumsTo<Sum>,
+    Sum: Num + tile::TileElem,
+    V: Vector<Elem = u32> + tile::Carries<T>,
+{
+    let per_word = comptime!(V::BYTES / T::BYTES);
+    let pitch = comptime!(shape.slab(1, per_word).pitch());
+    let held_n = comptime!(shape.held()[0]);
+    let held_m = comptime!(shape.held()[1]);
+    for step in comptime!(0..shape.tile[2] / shape.matrix[2]) {
+        let word = comptime!(step * shape.matrix[2] / per_word);
+        let mut left = [Tile::<T, MatA, Sg, N, K>::zero(); held_n];
+        for i in comptime!(0..held_n) {
+            let row = part_n + comptime!(i * shape.matrix[0]);
+            left[i] = Tile::<T, MatA, Sg, N, K>::load(xs, row * pitch + word, pitch);
+        }
+        for j in comptime!(0..held_m) {
+            let row = part_m + comptime!(j * shape.matrix[1]);
+            let right = Tile::<T, MatB, Sg, K, M>::load_columns(ws, row * pitch + word, pitch);
+            for i in comptime!(0..held_n) {
+                acc[i * held_m + j] = mul_add(left[i], right, acc[i * held_m + j]);
+            }
+        }
+    }
+}

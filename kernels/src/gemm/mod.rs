@@ -1,0 +1,15 @@
+//! Products of many rows: `y[n, m] = x[n, k] · W[m, k]ᵀ` on cooperative matrices.
+
+pub mod khr;
+mod khr_f16;
+mod khr_s8;
+mod shape;
+
+pub use shape::KhrShape;
+
+use crate::Variant;
+
+/// Every variant.
+pub fn variants() -> Vec<Variant> {
+    [khr_f16::variants(), khr_s8::variants()].concat()
+}
