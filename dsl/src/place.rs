@@ -347,8 +347,9 @@ pub fn array<T: Held>(values: &[Ex<T>]) -> PlaceArray<T, Local> {
 
 fn local_array<T: Held>(values: &[Ex<T>], at: Location) -> PlaceArray<T, Local> {
     let len = u32::try_from(values.len()).unwrap_or(u32::MAX);
+    let held = T::held();
     let pointer = with(|s| {
-        let elem = s.b.ty(T::held());
+        let elem = s.b.ty(held);
         let ty = s.b.ty(Type::Array { elem, len, stride: None });
         s.b.local(ty, at)
     });

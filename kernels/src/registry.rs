@@ -11,7 +11,7 @@ use crate::{
         Bf16, F16, F32, Format, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Mxfp4, Nvfp4,
         Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0, layout,
     },
-    gather_rows,
+    gather_rows, gemm,
     gemv::{self, Arms, Choice, Shape},
     get_rows::{self, GetRowsOperands, GetRowsPush},
     glu, kv_store,
@@ -177,6 +177,7 @@ impl Registry {
             attention::variants(),
             gather_rows::variants(),
             argmax::variants(),
+            gemm::variants(),
             advance::variants(),
         ]
         .concat();

@@ -146,11 +146,7 @@ fn fetch<V: Vector<Elem = u32> + Elem>(
 
 /// The words that [`fetch`] took, into workgroup memory.
 #[device]
-fn put<V: Vector<Elem = u32> + Elem>(
-    from: &PlaceArray<V, Local>,
-    into: &Shared<V>,
-    #[comptime] slab: Slab,
-) {
+fn put<V: Vector<Elem = u32> + Elem>(from: &PlaceArray<V, Local>, into: &Shared<V>, #[comptime] slab: Slab) {
     for j in comptime!(0..slab.each()) {
         let i = local_id() + comptime!(j * slab.invocations);
         let row = i / comptime!(slab.words);

@@ -245,6 +245,9 @@ impl Assembler {
         for capability in &self.layout.capabilities {
             op(&mut words, 17, &[capability.number()]);
         }
+        for extension in self.layout.capabilities.iter().filter_map(|c| c.extension()) {
+            op(&mut words, 10, &string(extension));
+        }
         op(&mut words, 14, &[0, 3]);
         op(&mut words, 15, &[&[5, function], string("main").as_slice(), &self.interface].concat());
         let [x, y, z] = self.layout.local_size;

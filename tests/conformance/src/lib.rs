@@ -57,12 +57,21 @@ pub fn run(registry: &Registry, device: &dyn Device) -> Summary {
     summary
 }
 
+/// Whether the device lacks what not every device has: a capability, or the matrices that a kernel is cut for, with the
+/// subgroup and the workgroup memory that go with them.
+fn is_lack(kernel: &StagedKernel, refusal: &LaunchError) -> bool {
+    let of_matrices = !kernel.layout.products.is_empty();
+    match refusal {
+        LaunchError::MissingCapability { .. } | LaunchError::MissingProduct { .. } => true,
+        LaunchError::SubgroupSize { .. } | LaunchError::OverLimit { .. } => of_matrices,
+        _ => false,
+    }
+}
+
 fn run_variant(variant: &Variant, kernel: &StagedKernel, device: &dyn Device, summary: &mut Summary) {
     match check_device(device, kernel) {
         Ok(()) => summary.variants += 1,
-        Err(refusal @ LaunchError::MissingCapability { .. }) => {
-            return summary.refused.push(refusal.to_string());
-        }
+        Err(refusal) if is_lack(kernel, &refusal) => return summary.refused.push(refusal.to_string()),
         Err(other) => return summary.failures.push(other.to_string()),
     }
     for case in variant.cases() {
