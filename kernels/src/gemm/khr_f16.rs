@@ -39,7 +39,7 @@ fn case(shape: KhrShape, (n, m, k): (u32, u32, u32)) -> Case {
     let (x, x_bytes) = halves(&mut random, n * k);
     let (w, w_bytes) = halves(&mut random, m * k);
     // Sums that are cut off rather than rounded err twice as much.
-    let expected = reference::gemv(&w, &x, k as usize, 2 * k).at(2);
+    let expected = reference::product(&w, &x, k as usize, 2 * k).at(2);
     Case {
         name: format!("n = {n}, m = {m}, k = {k}"),
         buffers: vec![Buffer::Input(x_bytes), Buffer::Input(w_bytes), Buffer::Output(4 * (n * m) as usize)],
