@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cache;
 mod cargo;
 mod ci;
@@ -30,6 +31,8 @@ usage: cargo xtask COMMAND
   docs                 rustdoc, warnings are errors
   test [ARGS...]       every test stage, or `cargo test ARGS...` with the cache's variables set
   golden               accept the snapshots of tests/golden and show what changed
+  bench peer MODEL     another engine ($KILN_PEER) and kiln in turn, appended to bench/records; as for `kiln bench`
+                       -p -n -d -r, and --rounds N, --no-rms; $KILN_BIN is a kiln that is built already
   dump-diff REV        what the kernels' words are now against what they were at a revision
 
 The cache is $KILN_CACHE, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         ["lint"] => cargo::run(stages::CLIPPY, &[]),
         ["docs"] => cargo::run(stages::DOC, stages::DOC_ENV),
         ["test", args @ ..] => return status(ci::test(args)),
+        ["bench", "peer", args @ ..] => bench::peer(args),
         ["dump-diff", rev] => dump_diff::dump_diff(rev),
         ["golden"] => golden::accept(),
         ["help" | "--help" | "-h"] => {
