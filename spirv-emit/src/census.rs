@@ -14,7 +14,7 @@ use kiln_abi::spirv::{
     Scope, StorageClass,
 };
 
-use crate::words::{DecodeError, Instruction, decode};
+use crate::words::{DecodeError, Instruction, decode, text};
 
 /// One thing a module uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +53,12 @@ pub enum Key {
     MatrixReduce(u32),
     /// One bit of a tensor load's or store's operands.
     TensorOperand(u32),
+    /// The addressing and memory models, by number.
+    Model(u32, u32),
+    /// An extension that a capability of the table names; empty for one that none does.
+    Extension(&'static str),
+    /// A packed format, by number.
+    PackedFormat(u32),
 }
 
 impl fmt::Display for Key {
@@ -81,6 +87,9 @@ impl fmt::Display for Key {
             Key::MatrixOperand(bit) => write!(f, "matrix {bit:#x}"),
             Key::MatrixReduce(bit) => write!(f, "reduce {bit:#x}"),
             Key::TensorOperand(bit) => write!(f, "tensor {bit:#x}"),
+            Key::Model(addressing, memory) => write!(f, "model {addressing} {memory}"),
+            Key::Extension(name) => write!(f, "extension {name}"),
+            Key::PackedFormat(n) => write!(f, "packed {n}"),
         }
     }
 }
@@ -119,9 +128,18 @@ pub fn census(words: &[u32]) -> Result<BTreeSet<Key>, DecodeError> {
                 | OperandKind::Literal
                 | OperandKind::Literals
                 | OperandKind::String
-                | OperandKind::ContextLiteral
-                | OperandKind::PackedFormat => {}
+                | OperandKind::ContextLiteral => {}
+                OperandKind::PackedFormat => drop(keys.insert(Key::PackedFormat(word))),
             }
+        }
+        match i.op {
+            Op::MemoryModel => drop(keys.insert(Key::Model(i.word(0), i.word(1)))),
+            Op::Extension => {
+                let named = i.parts.first().map(|part| text(part.words)).unwrap_or_default();
+                let known = Capability::ALL.iter().filter_map(|c| c.extension()).find(|e| *e == named);
+                keys.insert(Key::Extension(known.unwrap_or_default()));
+            }
+            _ => {}
         }
         if i.op == Op::Decorate && i.word(1) == Decoration::BuiltIn.number() {
             keys.insert(Key::BuiltIn(i.word(2)));
