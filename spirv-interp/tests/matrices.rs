@@ -19,6 +19,9 @@ const TYPES: &str = "
 %C_2 = OpConstantComposite %C %f_2
 ";
 
+/// Instructions, and what they make of an element.
+type Case<T> = (&'static str, fn(T) -> T);
+
 fn halves(values: impl IntoIterator<Item = f32>) -> Content {
     Content::Bytes(values.into_iter().flat_map(|v| f16::from_f32(v).to_le_bytes()).collect())
 }
@@ -232,7 +235,7 @@ fn saturation_stays_at_the_ends() {
 
 #[test]
 fn elementwise_arithmetic_and_conversions() {
-    let cases: [(&str, fn(f32) -> f32); 8] = [
+    let cases: [Case<f32>; 8] = [
         ("%r = OpFAdd %C %m %C_2", |v| v + 2.0),
         ("%r = OpFSub %C %C_2 %m", |v| 2.0 - v),
         ("%r = OpFMul %C %m %m", |v| v * v),
@@ -258,7 +261,7 @@ fn integer_arithmetic_of_matrices() {
 %U = OpTypeCooperativeMatrixKHR %u32 %u_3 %u_4 %u_4 %u_2
 %S = OpTypeCooperativeMatrixKHR %i16 %u_3 %u_4 %u_4 %u_2
 ";
-    let cases: [(&str, fn(i32) -> i32); 7] = [
+    let cases: [Case<i32>; 7] = [
         ("%r = OpIAdd %C %m %m", |v| v.wrapping_add(v)),
         ("%r = OpISub %C %t %m", |v| 3i32.wrapping_sub(v)),
         ("%r = OpIMul %C %m %t", |v| v.wrapping_mul(3)),

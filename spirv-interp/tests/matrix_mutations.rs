@@ -193,10 +193,9 @@ fn replaceable(words: &[u32]) -> Vec<(usize, Vec<u32>)> {
             OpResult::Id => 2,
             OpResult::None => 1,
         };
-        for word in at + skip..at + n {
-            if let (Some(ty), false) =
-                (type_of.get(&words[word]), op == Op::Decorate || op == Op::MemberDecorate)
-            {
+        let decorates = op == Op::Decorate || op == Op::MemberDecorate;
+        for (word, id) in words.iter().enumerate().take(at + n).skip(at + skip).filter(|_| !decorates) {
+            if let Some(ty) = type_of.get(id) {
                 out.push((word, type_of.iter().filter(|t| t.1 == ty).map(|t| *t.0).collect()));
             }
         }

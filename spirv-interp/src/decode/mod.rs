@@ -13,6 +13,7 @@ mod groups;
 mod lower;
 mod matrices;
 mod memory;
+mod products;
 mod reader;
 mod tensors;
 mod types;

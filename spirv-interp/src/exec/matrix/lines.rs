@@ -30,7 +30,7 @@ impl Together<'_, '_> {
 
     /// Refuses a pointer, or a distance of lines, that is no multiple of `align` bytes.
     pub(super) fn aligned(&self, what: &str, bytes: u64, align: u64) -> Result<(), Failed> {
-        if bytes % align == 0 {
+        if bytes.is_multiple_of(align) {
             return Ok(());
         }
         let detail = format!("{what} at byte {bytes}, which has to be a multiple of {align}");

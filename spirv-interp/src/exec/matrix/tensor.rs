@@ -236,7 +236,7 @@ impl Together<'_, '_> {
             Some((scalar, vector)) => {
                 let (last, width) = (layout.dim - 1, vector.map_or(1, |v| v.call.result.len()));
                 let block = layout.block[last];
-                if block as usize % width != 0 {
+                if !(block as usize).is_multiple_of(width) {
                     let detail = format!("blocks of {block} elements are decoded {width} at a time");
                     return Err(fault(TrapKind::Matrix, detail));
                 }
