@@ -25,6 +25,7 @@ mod decode;
 pub mod device;
 mod exec;
 mod matrix;
+mod number;
 mod options;
 mod program;
 mod race;

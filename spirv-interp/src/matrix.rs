@@ -3,12 +3,12 @@
 //! A matrix value is one register of its scope's file, dense and row-major, whatever lane would hold which element. A
 //! tensor layout or view is a run of ordinary u32 slots, in the order that [`LayoutSlots`] and [`ViewSlots`] name.
 
-use kiln_abi::{
-    DType,
-    spirv::{ClampMode, MatrixUse},
-};
+use kiln_abi::spirv::{ClampMode, MatrixUse};
 
-use crate::program::{Kind, Slot};
+use crate::{
+    number::Number,
+    program::{Kind, Slot},
+};
 
 /// A register of a matrix file.
 pub(crate) type Reg = u32;
@@ -23,7 +23,7 @@ pub(crate) enum Sharing {
 /// A cooperative matrix type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
-    pub(crate) elem: DType,
+    pub(crate) elem: Number,
     pub(crate) sharing: Sharing,
     pub(crate) rows: u32,
     pub(crate) cols: u32,
@@ -263,14 +263,14 @@ pub(crate) enum MatrixOp {
     Elementwise {
         dst: Reg,
         kind: Kind,
-        ty: DType,
+        ty: Number,
         a: Reg,
         b: Option<Reg>,
     },
     Scale {
         dst: Reg,
         kind: Kind,
-        ty: DType,
+        ty: Number,
         a: Reg,
         factor: Slot,
     },

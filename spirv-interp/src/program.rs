@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 
-use kiln_abi::{
-    DType,
-    spirv::{BuiltIn, GroupOperation, MemorySemantics, Scope},
-};
+use kiln_abi::spirv::{BuiltIn, GroupOperation, MemorySemantics, Scope};
 
-use crate::matrix::{MatrixInst, Reg, Shape};
+use crate::{
+    matrix::{MatrixInst, Reg, Shape},
+    number::Number,
+};
 
 /// One row of lanes in the register file.
 pub(crate) type Slot = u32;
@@ -191,7 +191,7 @@ pub(crate) enum Kind {
     /// dst ← op(a, b, c)
     Tri(Tri),
     /// dst ← a, from `ty` to the type given
-    Convert(Conv, DType),
+    Convert(Conv, Number),
     /// dst ← bits of a from bit b on, as wide as `ty`
     Field,
     /// dst ← a | b << c
@@ -218,7 +218,7 @@ pub(crate) enum Kind {
 pub(crate) struct Inst {
     pub(crate) kind: Kind,
     /// Type of the operands.
-    pub(crate) ty: DType,
+    pub(crate) ty: Number,
     pub(crate) dst: Slot,
     pub(crate) a: u32,
     pub(crate) b: u32,

@@ -6,7 +6,7 @@ mod asm;
 
 use asm::{Content, Fixture, Outcome, floats, run_with, words};
 use half::f16;
-use kiln_spirv_interp::{InterpOptions, ReduceOrder, SUBGROUP_SIZES};
+use kiln_spirv_interp::{InterpOptions, ReduceOrder, SUBGROUP_SIZES, TrapKind};
 
 /// 4 × 8 by 8 × 12, of f16, with f32 accumulators, shared by a subgroup.
 const TYPES: &str = "
@@ -501,4 +501,69 @@ OpDecorate %xv Binding 0
         ..f
     };
     each_width(&f, &contents(), |o| assert_eq!(o.floats(2), expected()));
+}
+
+#[test]
+fn bfloat16_is_moved_converted_and_multiplied() {
+    let declare = "
+%bf = OpTypeFloat 16 0
+%A = OpTypeCooperativeMatrixKHR %bf %u_3 %u_4 %u_8 %u_0
+%B = OpTypeCooperativeMatrixKHR %bf %u_3 %u_8 %u_4 %u_1
+%C = OpTypeCooperativeMatrixKHR %f32 %u_3 %u_4 %u_4 %u_2
+%Cb = OpTypeCooperativeMatrixKHR %bf %u_3 %u_4 %u_4 %u_2
+%z = OpConstantNull %C
+";
+    let body = "
+%px = OpAccessChain %StorageBuffer_u16 %x %u_0 %u_0
+%pw = OpAccessChain %StorageBuffer_u16 %w %u_0 %u_0
+%py = OpAccessChain %StorageBuffer_f32 %y %u_0 %u_0
+%a = OpCooperativeMatrixLoadKHR %A %px %u_0 %u_8
+%b = OpCooperativeMatrixLoadKHR %B %pw %u_0 %u_4
+%m = OpCooperativeMatrixMulAddKHR %C %a %b %z
+%n = OpFConvert %Cb %m
+%r = OpFConvert %C %n
+OpCooperativeMatrixStoreKHR %py %r %u_0 %u_4
+%three = OpConvertSToF %bf %i_-259
+%bits = OpBitcast %u16 %three
+%wide = OpFConvert %f32 %three
+%int = OpConvertFToS %i32 %three
+%f = OpConvertSToF %f32 %int
+%word = OpUConvert %u32 %bits
+%fw = OpConvertUToF %f32 %word
+%p16 = OpAccessChain %StorageBuffer_f32 %y %u_0 %at16
+%p17 = OpAccessChain %StorageBuffer_f32 %y %u_0 %at17
+%p18 = OpAccessChain %StorageBuffer_f32 %y %u_0 %at18
+%e = OpIEqual %bool %li %u_0
+OpSelectionMerge %end 0
+OpBranchConditional %e %write %end
+%write = OpLabel
+OpStore %p16 %wide
+OpStore %p17 %f
+OpStore %p18 %fw
+OpBranch %end
+%end = OpLabel
+";
+    let body = body.replace("%at16", "%u_16").replace("%at17", "%u_17").replace("%at18", "%u_18");
+    let f = Fixture { declare: declare.to_owned(), ..Fixture::new(4, &body) }
+        .buffer("x", "u16")
+        .buffer("w", "u16")
+        .buffer("y", "f32");
+    let upper = |v: &f32| (v.to_bits() >> 16) as u16;
+    let rounded = |v: f32| half::bf16::from_f32(v).to_f32();
+    let (x, w) = (a(), b()[..32].to_vec());
+    let bytes = |v: &[f32]| Content::Bytes(v.iter().flat_map(|v| upper(v).to_le_bytes()).collect());
+    let mut want: Vec<f32> = product(&x, &w, [4, 4, 8]).into_iter().map(rounded).collect();
+    // -259 lies between -258 and -260, and the even one is -260.
+    want.extend([-260.0, -260.0, f32::from(upper(&-260.0))]);
+    each_width(&f, &[bytes(&x), bytes(&w), Content::Fresh(76)], |o| assert_eq!(o.floats(2), want));
+    for (from, to) in [
+        ("%wide = OpFConvert %f32 %three", "%sum = OpFAdd %bf %three %three\n%wide = OpFConvert %f32 %three"),
+        ("%r = OpFConvert %C %n", "%n2 = OpFAdd %Cb %n %n\n%r = OpFConvert %C %n"),
+    ] {
+        let wrong = f.replaced(from, to);
+        let contents = [bytes(&x), bytes(&w), Content::Fresh(76)];
+        let trap =
+            run_with(InterpOptions::default(), &wrong.kernel(), [1, 1, 1], &[], &contents).unwrap_err();
+        assert!(matches!(trap.kind, TrapKind::Module(_)), "{trap}");
+    }
 }

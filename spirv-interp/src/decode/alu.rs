@@ -1,26 +1,29 @@
 //! Elementwise instructions: which compact operation each is, and what operands it takes.
 
-use kiln_abi::{
-    DType,
-    spirv::{GlslOp, Op},
-};
+use kiln_abi::spirv::{GlslOp, Op};
 
-use crate::program::{Bin, Conv, Kind, Tri, Un};
+use crate::{
+    number::Number,
+    program::{Bin, Conv, Kind, Tri, Un},
+};
 
 /// What an operand's elements have to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Int,
     Float,
+    /// A float of any encoding.
+    Real,
     Bool,
 }
 
 impl Class {
-    pub(super) fn has(self, d: DType) -> bool {
+    pub(super) fn has(self, d: Number) -> bool {
         match self {
             Class::Int => d.is_int(),
             Class::Float => d.is_float(),
-            Class::Bool => d == DType::Bool,
+            Class::Real => d.is_real(),
+            Class::Bool => d == Number::Bool,
         }
     }
 }
@@ -124,15 +127,15 @@ pub(super) fn extended(op: GlslOp) -> Option<(Kind, Class)> {
 
 /// A conversion with the classes of its source and its result.
 pub(super) fn conversion(op: Op) -> Option<(Conv, Class, Class)> {
-    use Class::{Float, Int};
+    use Class::{Int, Real};
     match op {
-        Op::ConvertFToU => Some((Conv::FToU, Float, Int)),
-        Op::ConvertFToS => Some((Conv::FToS, Float, Int)),
-        Op::ConvertSToF => Some((Conv::SToF, Int, Float)),
-        Op::ConvertUToF => Some((Conv::UToF, Int, Float)),
+        Op::ConvertFToU => Some((Conv::FToU, Real, Int)),
+        Op::ConvertFToS => Some((Conv::FToS, Real, Int)),
+        Op::ConvertSToF => Some((Conv::SToF, Int, Real)),
+        Op::ConvertUToF => Some((Conv::UToF, Int, Real)),
         Op::UConvert => Some((Conv::UToU, Int, Int)),
         Op::SConvert => Some((Conv::SToS, Int, Int)),
-        Op::FConvert => Some((Conv::FToF, Float, Float)),
+        Op::FConvert => Some((Conv::FToF, Real, Real)),
         _ => None,
     }
 }

@@ -1,9 +1,6 @@
 //! Atomic instructions: one scalar of a buffer or of workgroup memory, read and written as one step.
 
-use kiln_abi::{
-    DType,
-    spirv::{MemorySemantics, Op, Scope},
-};
+use kiln_abi::spirv::{MemorySemantics, Op, Scope};
 
 use super::{
     error::{DecodeError, Decoded},
@@ -12,7 +9,10 @@ use super::{
     reader::Raw,
     types::Type,
 };
-use crate::program::{Atomic, Bin, Inst, Kind};
+use crate::{
+    number::Number,
+    program::{Atomic, Bin, Inst, Kind},
+};
 
 impl Lower<'_> {
     pub(super) fn atomic(&mut self, raw: &Raw) -> Decoded<()> {
@@ -20,7 +20,7 @@ impl Lower<'_> {
         let wrong = |what| DecodeError::Type { word, op: raw.op.name(), what };
         let p = self.pointer(word, ops[0])?;
         let ty = match self.g.types.get(word, p.ty)? {
-            Type::Scalar(d @ (DType::U32 | DType::I32)) => *d,
+            Type::Scalar(d @ (Number::U32 | Number::I32)) => *d,
             _ => return Err(wrong("needs a 32-bit integer")),
         };
         if raw.op != Op::AtomicStore && raw.ty != p.ty {

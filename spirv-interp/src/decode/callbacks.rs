@@ -1,9 +1,6 @@
 //! Functions that matrix instructions call: their code stands before the instruction, which runs it over its elements.
 
-use kiln_abi::{
-    DType,
-    spirv::{Op, StorageClass},
-};
+use kiln_abi::spirv::{Op, StorageClass};
 
 use super::{
     error::{DecodeError, Decoded},
@@ -14,6 +11,7 @@ use super::{
 };
 use crate::{
     matrix::{Callback, Decoder, Extra, MatrixOp, Reduction, Shape},
+    number::Number,
     program::{Inst, Kind, Slot},
 };
 
@@ -44,7 +42,7 @@ impl Lower<'_> {
         }
         let result = self.fresh(raw, f.result)?;
         let jump = self.program.code.len();
-        let inst = Inst { kind: Kind::Jump, ty: DType::U32, dst: 0, a: 0, b: 0, c: 0, word };
+        let inst = Inst { kind: Kind::Jump, ty: Number::U32, dst: 0, a: 0, b: 0, c: 0, word };
         self.emit(inst)?;
         self.in_callback = true;
         self.function(word, id, &args, Some(&result))?;
@@ -70,7 +68,7 @@ impl Lower<'_> {
         Ok((f.params.iter().map(|p| p.1).collect(), f.result))
     }
 
-    fn is(&self, ty: u32, class: fn(DType) -> bool) -> bool {
+    fn is(&self, ty: u32, class: fn(Number) -> bool) -> bool {
         matches!(self.g.types.get(0, ty), Ok(Type::Scalar(d)) if class(*d))
     }
 
@@ -154,7 +152,7 @@ impl Lower<'_> {
         let (src, _) = self.matrix(word, ops[0])?;
         let (params, result) = self.params(raw, ops[1])?;
         let elem = |ty: u32| matches!(self.g.types.get(word, ty), Ok(Type::Scalar(d)) if *d == shape.elem);
-        let wide = |d: DType| d.is_int() && d.bytes() == 4;
+        let wide = |d: Number| d.is_int() && d.bytes() == 4;
         let fits = params.len() == ops.len() + 1
             && self.is(params[0], wide)
             && self.is(params[1], wide)

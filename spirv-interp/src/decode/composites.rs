@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use kiln_abi::{DType, spirv::Op};
+use kiln_abi::spirv::Op;
 
 use super::{
     error::Decoded,
@@ -11,7 +11,10 @@ use super::{
     types::{MAX_VALUE_SCALARS, Type},
     values::inst,
 };
-use crate::program::{Inst, Kind, Slot};
+use crate::{
+    number::Number,
+    program::{Inst, Kind, Slot},
+};
 
 impl Lower<'_> {
     pub(super) fn extract_dynamic(&mut self, raw: &Raw) -> Decoded<()> {
@@ -21,7 +24,7 @@ impl Lower<'_> {
             Type::Vector { elem, dtype, .. } if *elem == raw.ty => *dtype,
             _ => return Err(self.refuse(raw, "needs a vector and its component type")),
         };
-        let a = self.scalar(word, ops[1], DType::is_int)?.0;
+        let a = self.scalar(word, ops[1], Number::is_int)?.0;
         let (dst, b) = (self.alloc(1)?, self.program.picks.len() as u32);
         self.program.picks.push(row.to_vec());
         self.emit(Inst { b, ..inst(Kind::Pick, ty, dst, a, word) })?;

@@ -2,10 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use kiln_abi::{
-    DType,
-    spirv::{BuiltIn, ClampMode, Decoration, ExecutionMode, MatrixUse, Op, Scope, StorageClass},
-};
+use kiln_abi::spirv::{BuiltIn, ClampMode, Decoration, ExecutionMode, MatrixUse, Op, Scope, StorageClass};
 
 use super::{
     error::{DecodeError, Decoded},
@@ -13,7 +10,10 @@ use super::{
     reader::{Raw, Words, text},
     types::{MAX_VALUE_SCALARS, Member, Type, Types},
 };
-use crate::matrix::{MAX_DIM, Shape, Sharing, ViewType};
+use crate::{
+    matrix::{MAX_DIM, Shape, Sharing, ViewType},
+    number::Number,
+};
 
 const GL_COMPUTE: u32 = 5;
 /// The addressing model that decode functions' pointers call for.
@@ -186,9 +186,9 @@ impl<'a> Globals<'a> {
         let scalars = match (raw.op, dtype) {
             (Op::Undef, _) => vec![None; n as usize],
             (Op::ConstantNull, _) => vec![Some(0); n as usize],
-            (Op::ConstantTrue, Some(DType::Bool)) => vec![Some(1)],
-            (Op::ConstantFalse, Some(DType::Bool)) => vec![Some(0)],
-            (Op::Constant, Some(d)) if d != DType::Bool => {
+            (Op::ConstantTrue, Some(Number::Bool)) => vec![Some(1)],
+            (Op::ConstantFalse, Some(Number::Bool)) => vec![Some(0)],
+            (Op::Constant, Some(d)) if d != Number::Bool => {
                 vec![Some(ops[0] & width_mask(d))]
             }
             (Op::ConstantComposite, None) => {
@@ -230,7 +230,7 @@ impl<'a> Globals<'a> {
             found.ok_or(type_error("needs constants for scope, extents and use"))
         };
         let elem = match self.types.get(raw.word, ops[0])? {
-            Type::Scalar(d) if *d != DType::Bool => *d,
+            Type::Scalar(d) if *d != Number::Bool => *d,
             _ => return Err(type_error("needs numbers as elements")),
         };
         let sharing = match Scope::from_number(constant(1)?) {
@@ -277,20 +277,22 @@ impl<'a> Globals<'a> {
         let known = |id: u32| self.types.get(word, id).map(|_| id);
         Ok(match raw.op {
             Op::TypeVoid => Type::Void,
-            Op::TypeBool => Type::Scalar(DType::Bool),
+            Op::TypeBool => Type::Scalar(Number::Bool),
             Op::TypeInt => Type::Scalar(match (ops[0], ops[1]) {
-                (8, 0) => DType::U8,
-                (8, 1) => DType::I8,
-                (16, 0) => DType::U16,
-                (16, 1) => DType::I16,
-                (32, 0) => DType::U32,
-                (32, 1) => DType::I32,
+                (8, 0) => Number::U8,
+                (8, 1) => Number::I8,
+                (16, 0) => Number::U16,
+                (16, 1) => Number::I16,
+                (32, 0) => Number::U32,
+                (32, 1) => Number::I32,
                 _ => return type_error("has a width other than 8, 16 and 32"),
             }),
-            Op::TypeFloat => Type::Scalar(match ops[0] {
-                16 => DType::F16,
-                32 => DType::F32,
-                _ => return type_error("has a width other than 16 and 32"),
+            Op::TypeFloat => Type::Scalar(match *ops {
+                [16] => Number::F16,
+                [32] => Number::F32,
+                // The one encoding that the reader lets through.
+                [16, _] => Number::BF16,
+                _ => return type_error("is neither an f16, a bfloat16 nor an f32"),
             }),
             Op::TypeCooperativeMatrixKHR => self.matrix_type(raw)?,
             Op::TypeTensorLayoutNV | Op::TypeTensorViewNV => self.tensor_type(raw)?,
@@ -332,7 +334,7 @@ impl<'a> Globals<'a> {
 }
 
 /// The bits a scalar of type `d` has.
-pub(crate) const fn width_mask(d: DType) -> u32 {
+pub(crate) const fn width_mask(d: Number) -> u32 {
     match d.bytes() {
         1 => 0xff,
         2 => 0xffff,

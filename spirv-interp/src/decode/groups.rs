@@ -1,12 +1,12 @@
 //! Subgroup operations, one scalar at a time.
 
-use kiln_abi::{
-    DType,
-    spirv::{GroupOperation, Scope},
-};
+use kiln_abi::spirv::{GroupOperation, Scope};
 
 use super::{alu, error::Decoded, lower::Lower, reader::Raw, values::inst};
-use crate::program::{Exchange, Inst, Kind};
+use crate::{
+    number::Number,
+    program::{Exchange, Inst, Kind},
+};
 
 impl Lower<'_> {
     fn subgroup_scope(&self, raw: &Raw) -> Decoded<()> {
@@ -22,15 +22,15 @@ impl Lower<'_> {
         self.subgroup_scope(raw)?;
         let word = raw.word;
         let a = match self.g.words.operands(raw).get(1) {
-            Some(&id) => self.scalar(word, id, |d| d == DType::Bool)?.0,
+            Some(&id) => self.scalar(word, id, |d| d == Number::Bool)?.0,
             None => 0,
         };
-        let (n, elem) = if what == Exchange::Ballot { (4, DType::U32) } else { (1, DType::Bool) };
+        let (n, elem) = if what == Exchange::Ballot { (4, Number::U32) } else { (1, Number::Bool) };
         if self.g.types.scalars(raw.ty) != n || self.g.types.element(raw.ty) != Some(elem) {
             return Err(self.refuse(raw, "has a result of another type"));
         }
         let dst = self.alloc(n)?;
-        self.emit(inst(Kind::Subgroup(what), DType::Bool, dst, a, word))?;
+        self.emit(inst(Kind::Subgroup(what), Number::Bool, dst, a, word))?;
         self.define_run(raw, dst, n as usize);
         Ok(())
     }
@@ -42,7 +42,7 @@ impl Lower<'_> {
         let ty = ty.filter(|_| self.g.type_of(word, ops[1]) == Ok(raw.ty));
         let ty = ty.ok_or(self.refuse(raw, "has a result of another type"))?;
         let b = match ops.get(2) {
-            Some(&id) => self.scalar(word, id, |d| matches!(d, DType::U32 | DType::I32))?.0,
+            Some(&id) => self.scalar(word, id, |d| matches!(d, Number::U32 | Number::I32))?.0,
             None => 0,
         };
         let dst = self.alloc(row.len() as u32)?;

@@ -2,10 +2,7 @@
 
 use std::{collections::HashMap, rc::Rc};
 
-use kiln_abi::{
-    DType,
-    spirv::{Decoration, MemorySemantics, Op, Scope, StorageClass},
-};
+use kiln_abi::spirv::{Decoration, MemorySemantics, Op, Scope, StorageClass};
 
 use super::{
     error::{DecodeError, Decoded},
@@ -17,6 +14,7 @@ use super::{
 };
 use crate::{
     matrix::Reg,
+    number::Number,
     program::{Barrier, Binding, Inst, Kind, Program, Slot},
 };
 
@@ -116,7 +114,7 @@ impl<'a> Lower<'a> {
     }
 
     /// The slot of scalar `id` of a type that `fits`.
-    pub(super) fn scalar(&self, word: u32, id: u32, fits: fn(DType) -> bool) -> Decoded<(Slot, DType)> {
+    pub(super) fn scalar(&self, word: u32, id: u32, fits: fn(Number) -> bool) -> Decoded<(Slot, Number)> {
         let dtype = match self.g.types.get(word, self.g.type_of(word, id)?)? {
             Type::Scalar(d) if fits(*d) => *d,
             _ => return Err(DecodeError::WrongId { word, id, expected: "a scalar of the right type" }),
@@ -215,7 +213,7 @@ impl<'a> Lower<'a> {
         let missing =
             DecodeError::Malformed { word, what: "an input is no known BuiltIn of 32-bit integers" };
         let builtin = match (self.g.builtin(id), self.g.types.element(pointee)) {
-            (Some(b), Some(DType::U32 | DType::I32)) => b,
+            (Some(b), Some(Number::U32 | Number::I32)) => b,
             _ => return Err(missing),
         };
         let slot = self.alloc(self.g.types.scalars(pointee).max(3))?;
@@ -284,16 +282,16 @@ impl<'a> Lower<'a> {
     ) -> Decoded<()> {
         for raw in &self.g.words.list[block.first..block.last] {
             let (word, ops) = (raw.word, self.g.words.operands(raw));
-            let jump = Inst { kind: Kind::Jump, ty: DType::U32, dst: 0, a: 0, b: 0, c: 0, word };
+            let jump = Inst { kind: Kind::Jump, ty: Number::U32, dst: 0, a: 0, b: 0, c: 0, word };
             let inst = match raw.op {
                 Op::Branch => {
                     jumps.push((self.program.code.len(), [Some(ops[0]), None]));
                     jump
                 }
                 Op::BranchConditional => {
-                    let a = self.scalar(word, ops[0], |d| d == DType::Bool)?.0;
+                    let a = self.scalar(word, ops[0], |d| d == Number::Bool)?.0;
                     jumps.push((self.program.code.len(), [Some(ops[1]), Some(ops[2])]));
-                    Inst { kind: Kind::Branch, ty: DType::Bool, a, ..jump }
+                    Inst { kind: Kind::Branch, ty: Number::Bool, a, ..jump }
                 }
                 Op::Return | Op::ReturnValue if self.calls.len() == 1 => Inst { kind: Kind::Return, ..jump },
                 Op::Return | Op::ReturnValue => {
@@ -323,7 +321,7 @@ impl<'a> Lower<'a> {
         match result {
             Some(slots) if slots.len() == value.len() => {
                 for (&dst, &a) in slots.iter().zip(value.iter()) {
-                    self.emit(Inst { kind: Kind::Mov, ty: DType::U32, dst, a, b: 0, c: 0, word })?;
+                    self.emit(Inst { kind: Kind::Mov, ty: Number::U32, dst, a, b: 0, c: 0, word })?;
                 }
                 Ok(())
             }
@@ -394,6 +392,6 @@ impl<'a> Lower<'a> {
         }
         let a = self.program.barriers.len() as u32;
         self.program.barriers.push(Barrier { execution, memory, semantics });
-        self.emit(Inst { kind, ty: DType::U32, dst: 0, a, b: 0, c: 0, word })
+        self.emit(Inst { kind, ty: Number::U32, dst: 0, a, b: 0, c: 0, word })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use kiln_abi::{DType, spirv::Op};
+use kiln_abi::spirv::Op;
 
 use super::{
     error::{DecodeError, Decoded},
@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     matrix::{MatrixInst, MatrixOp, Place, Reg, Shape, Sharing},
+    number::Number,
     program::{Inst, Kind, Slot},
 };
 
@@ -34,7 +35,7 @@ impl Lower<'_> {
         self.outside_callbacks(word)?;
         let a = self.program.matrix_ops.len() as u32;
         self.program.matrix_ops.push(MatrixInst { op, sharing });
-        self.emit(Inst { kind: Kind::Matrix, ty: DType::U32, dst: 0, a, b: 0, c: 0, word })
+        self.emit(Inst { kind: Kind::Matrix, ty: Number::U32, dst: 0, a, b: 0, c: 0, word })
     }
 
     /// The matrices in a value of type `ty`, and who shares them.
@@ -250,7 +251,7 @@ impl Lower<'_> {
 
     pub(super) fn select_matrix(&mut self, raw: &Raw) -> Decoded<()> {
         let (word, ops) = (raw.word, self.g.words.operands(raw));
-        let condition = self.scalar(word, ops[0], |d| d == DType::Bool)?.0;
+        let condition = self.scalar(word, ops[0], |d| d == Number::Bool)?.0;
         let ((yes, _), (no, _)) = (self.matrix(word, ops[1])?, self.matrix(word, ops[2])?);
         if self.g.type_of(word, ops[1])? != raw.ty || self.g.type_of(word, ops[2])? != raw.ty {
             return Err(self.refuse(raw, "has operands of different types"));

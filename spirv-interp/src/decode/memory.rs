@@ -1,9 +1,6 @@
 //! Pointers and the instructions that go through them.
 
-use kiln_abi::{
-    DType,
-    spirv::{MemoryOperands, Op, Scope, StorageClass},
-};
+use kiln_abi::spirv::{MemoryOperands, Op, Scope, StorageClass};
 
 use super::{
     error::{DecodeError, Decoded},
@@ -12,7 +9,10 @@ use super::{
     reader::Raw,
     types::{Type, add},
 };
-use crate::program::{Access, Chain, Dim, Inst, Kind, Len, Slot};
+use crate::{
+    number::Number,
+    program::{Access, Chain, Dim, Inst, Kind, Len, Slot},
+};
 
 /// What a pointer points into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Lower<'_> {
         }
         let p = self.local(word, pointee)?;
         let a = self.g.types.scalars(pointee);
-        self.emit(Inst { kind: Kind::Undefine, ty: DType::U32, dst: p.offset, a, b: 0, c: 0, word })?;
+        self.emit(Inst { kind: Kind::Undefine, ty: Number::U32, dst: p.offset, a, b: 0, c: 0, word })?;
         self.values.insert(raw.id, Value::Pointer(p));
         Ok(())
     }
@@ -91,7 +91,7 @@ impl Lower<'_> {
         let mut p = self.pointer(word, ops[0])?;
         let mut dims = Vec::new();
         for &id in &ops[1..] {
-            let (index, dtype) = self.scalar(word, id, DType::is_int)?;
+            let (index, dtype) = self.scalar(word, id, Number::is_int)?;
             let sign_shift = if dtype.is_signed() { 32 - 8 * dtype.bytes() } else { 0 };
             let constant = self.g.scalar(id).map(|v| (((v << sign_shift) as i32) >> sign_shift) as u32);
             let (elem, stride, len) = match self.g.types.get(word, p.ty)? {
@@ -147,7 +147,7 @@ impl Lower<'_> {
             let a = self.program.chains.len() as u32;
             self.program.chains.push(Chain { base: p.dynamic, dims });
             let dst = self.alloc(1)?;
-            self.emit(Inst { kind: Kind::Chain, ty: DType::U32, dst, a, b: 0, c: 0, word })?;
+            self.emit(Inst { kind: Kind::Chain, ty: Number::U32, dst, a, b: 0, c: 0, word })?;
             (p.dynamic, p.chain) = (Some(dst), Some(a));
         }
         self.values.insert(raw.id, Value::Pointer(p));
@@ -241,7 +241,7 @@ impl Lower<'_> {
         raw: &Raw,
         p: &Pointer,
         at: u32,
-        ty: DType,
+        ty: Number,
         memory: &[u32],
     ) -> Decoded<u32> {
         let word = raw.word;
@@ -303,7 +303,7 @@ impl Lower<'_> {
         let a = self.g.types.stride(word, *elem, *stride, true)?;
         let b = add(word, p.offset, 1, self.g.types.member(word, members, i, true)?)?;
         let dst = self.alloc(1)?;
-        self.emit(Inst { kind: Kind::ArrayLength, ty: DType::U32, dst, a, b, c, word })?;
+        self.emit(Inst { kind: Kind::ArrayLength, ty: Number::U32, dst, a, b, c, word })?;
         self.define(raw, vec![dst]);
         Ok(())
     }

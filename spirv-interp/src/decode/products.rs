@@ -1,9 +1,6 @@
 //! What instructions compute from matrices and where they load and store them.
 
-use kiln_abi::{
-    DType,
-    spirv::{MatrixLayout, MatrixOperands, MatrixUse, Op},
-};
+use kiln_abi::spirv::{MatrixLayout, MatrixOperands, MatrixUse, Op};
 
 use super::{
     alu::{self, Class},
@@ -15,6 +12,7 @@ use super::{
 };
 use crate::{
     matrix::{Lines, MatrixOp, Place, Shape, Signs, Source},
+    number::Number,
     program::{Bin, Kind},
 };
 
@@ -108,7 +106,7 @@ impl Lower<'_> {
     pub(super) fn scale_matrix(&mut self, raw: &Raw) -> Decoded<()> {
         let (word, ops, shape) = (raw.word, self.g.words.operands(raw), self.result_shape(raw)?);
         let (a, _) = self.matrix(word, ops[0])?;
-        let (factor, ty) = self.scalar(word, ops[1], |d| d != DType::Bool)?;
+        let (factor, ty) = self.scalar(word, ops[1], |d| d.is_int() || d.is_float())?;
         if self.g.type_of(word, ops[0])? != raw.ty || ty != shape.elem {
             return Err(self.refuse(raw, "has operands of different types"));
         }
@@ -120,7 +118,7 @@ impl Lower<'_> {
     pub(super) fn matrix_length(&mut self, raw: &Raw) -> Decoded<()> {
         let shape = self.g.types.shape(self.g.words.operand(raw, 0)?);
         let shape = shape.ok_or(self.refuse(raw, "needs a matrix type"))?;
-        if self.g.types.element(raw.ty) != Some(DType::U32) || self.g.types.scalars(raw.ty) != 1 {
+        if self.g.types.element(raw.ty) != Some(Number::U32) || self.g.types.scalars(raw.ty) != 1 {
             return Err(self.refuse(raw, "has a u32 as result"));
         }
         let dst = self.alloc(1)?;
@@ -148,7 +146,7 @@ impl Lower<'_> {
         if [x.usage, y.usage, z.usage] != uses || r.usage != uses[2] || !extents || !scopes {
             return Err(self.refuse(raw, "has matrices whose uses, extents or scopes do not fit a product"));
         }
-        let floats = [x.elem, y.elem, z.elem, r.elem].iter().filter(|d| d.is_float()).count();
+        let floats = [x.elem, y.elem, z.elem, r.elem].iter().filter(|d| d.is_real()).count();
         let signed_floats = floats != 0 && mask != 0;
         if !matches!(floats, 0 | 4) || signed_floats {
             return Err(self.refuse(raw, "mixes floats with integers or signs"));
@@ -162,7 +160,7 @@ impl Lower<'_> {
         &mut self,
         raw: &Raw,
         p: &Pointer,
-        elem: DType,
+        elem: Number,
         operands: &[u32],
     ) -> Decoded<Source> {
         let workgroup = match p.root {
@@ -181,7 +179,7 @@ impl Lower<'_> {
         while let Type::Array { elem, .. } = self.g.types.get(raw.word, ty)? {
             ty = *elem;
         }
-        let found = self.g.types.element(ty).map(DType::bytes).filter(|&n| n > 0);
+        let found = self.g.types.element(ty).map(Number::bytes).filter(|&n| n > 0);
         found.ok_or(self.refuse(raw, "needs a pointer into an array of numbers"))
     }
 
@@ -197,7 +195,7 @@ impl Lower<'_> {
         let rest = if raw.op == Op::CooperativeMatrixStoreKHR { &ops[2..] } else { &ops[1..] };
         let layout = self.g.scalar(rest[0]).and_then(MatrixLayout::from_number);
         let layout = layout.ok_or(self.refuse(raw, "needs a constant layout, row-major or column-major"))?;
-        let stride = self.scalar(word, rest[1], |d| matches!(d, DType::U32 | DType::I32))?.0;
+        let stride = self.scalar(word, rest[1], |d| matches!(d, Number::U32 | Number::I32))?.0;
         let lines = Lines { column_major: layout == MatrixLayout::ColumnMajorKHR, stride, step_bytes };
         if raw.op == Op::CooperativeMatrixStoreKHR {
             let (src, shape) = self.matrix(word, ops[1])?;

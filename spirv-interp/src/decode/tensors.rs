@@ -1,9 +1,6 @@
 //! Tensor layouts and views: runs of slots, of which each instruction replaces some.
 
-use kiln_abi::{
-    DType,
-    spirv::{MemoryOperands, Op},
-};
+use kiln_abi::spirv::{MemoryOperands, Op};
 
 use super::{
     error::{DecodeError, Decoded},
@@ -14,6 +11,7 @@ use super::{
 };
 use crate::{
     matrix::{Layout, LayoutSlots, View, ViewSlots},
+    number::Number,
     program::{Bin, Inst, Kind, Slot},
 };
 
@@ -42,7 +40,7 @@ impl Lower<'_> {
         words.get(n..).unwrap_or_default()
     }
 
-    fn calculate(&mut self, word: u32, op: Bin, ty: DType, a: Slot, b: Slot) -> Decoded<Slot> {
+    fn calculate(&mut self, word: u32, op: Bin, ty: Number, a: Slot, b: Slot) -> Decoded<Slot> {
         let dst = self.alloc(1)?;
         self.emit(Inst { b, ..inst(Kind::Bin(op), ty, dst, a, word) })?;
         Ok(dst)
@@ -75,7 +73,7 @@ impl Lower<'_> {
         if self.g.type_of(word, ops[0])? != raw.ty || ops.len() != 1 + n as usize {
             return Err(self.refuse(raw, "has another type or number of operands than its result calls for"));
         }
-        let number = |&id: &u32| Ok(self.scalar(word, id, |d| matches!(d, DType::U32 | DType::I32))?.0);
+        let number = |&id: &u32| Ok(self.scalar(word, id, |d| matches!(d, Number::U32 | Number::I32))?.0);
         ops[1..].iter().map(number).collect()
     }
 
@@ -98,7 +96,7 @@ impl Lower<'_> {
                 for (i, pair) in (0..dim).zip(given.chunks(2)) {
                     // Offsets are signed: only that sum counts as wrapped which leaves their range.
                     let at = &mut slots[places.offset(i)];
-                    *at = self.calculate(word, Bin::IAdd, DType::I32, *at, pair[0])?;
+                    *at = self.calculate(word, Bin::IAdd, Number::I32, *at, pair[0])?;
                     slots[places.span(i)] = pair[1];
                 }
             }
@@ -112,10 +110,10 @@ impl Lower<'_> {
                     (slots[places.offset(i)], slots[places.stride(i)]) = (zero, stride);
                     if i > 0 {
                         let block = slots[places.block(i)];
-                        let past = self.calculate(word, Bin::IAdd, DType::U32, n, block)?;
-                        let last = self.calculate(word, Bin::ISub, DType::U32, past, one)?;
-                        let blocks = self.calculate(word, Bin::UDiv, DType::U32, last, block)?;
-                        stride = self.calculate(word, Bin::IMul, DType::U32, stride, blocks)?;
+                        let past = self.calculate(word, Bin::IAdd, Number::U32, n, block)?;
+                        let last = self.calculate(word, Bin::ISub, Number::U32, past, one)?;
+                        let blocks = self.calculate(word, Bin::UDiv, Number::U32, last, block)?;
+                        stride = self.calculate(word, Bin::IMul, Number::U32, stride, blocks)?;
                     }
                 }
             }
@@ -143,7 +141,7 @@ impl Lower<'_> {
                 for (i, &n) in (0..dim).zip(&given).rev() {
                     (slots[places.dimension(i)], slots[places.stride(i)]) = (n, stride);
                     if i > 0 {
-                        stride = self.calculate(raw.word, Bin::IMul, DType::U32, stride, n)?;
+                        stride = self.calculate(raw.word, Bin::IMul, Number::U32, stride, n)?;
                     }
                 }
             }

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use kiln_abi::{
-    DType,
-    spirv::{ClampMode, StorageClass},
-};
+use kiln_abi::spirv::{ClampMode, StorageClass};
 
 use super::error::{DecodeError, Decoded};
-use crate::matrix::{LayoutSlots, Shape, ViewSlots, ViewType};
+use crate::{
+    matrix::{LayoutSlots, Shape, ViewSlots, ViewType},
+    number::Number,
+};
 
 /// Scalars that one value may have.
 pub(crate) const MAX_VALUE_SCALARS: u32 = 1 << 14;
@@ -19,10 +19,10 @@ const MAX_DEPTH: u32 = 16;
 #[derive(Clone, Debug)]
 pub(crate) enum Type {
     Void,
-    Scalar(DType),
+    Scalar(Number),
     Vector {
         elem: u32,
-        dtype: DType,
+        dtype: Number,
         n: u32,
     },
     Array {
@@ -173,7 +173,7 @@ impl Types {
     }
 
     /// The scalar type of a scalar, or of a vector's components.
-    pub(crate) fn element(&self, id: u32) -> Option<DType> {
+    pub(crate) fn element(&self, id: u32) -> Option<Number> {
         match self.0.get(&id).map(|i| &i.ty)? {
             Type::Scalar(d) | Type::Vector { dtype: d, .. } => Some(*d),
             _ => None,
@@ -181,7 +181,7 @@ impl Types {
     }
 
     /// The scalars of type `id` with their offsets from `at`, in order; `bytes` tells which layout.
-    pub(crate) fn leaves(&self, word: u32, id: u32, bytes: bool) -> Decoded<Vec<(u32, DType)>> {
+    pub(crate) fn leaves(&self, word: u32, id: u32, bytes: bool) -> Decoded<Vec<(u32, Number)>> {
         let scalars = self.scalars(id);
         if scalars == 0 || scalars > MAX_VALUE_SCALARS {
             return Err(DecodeError::Malformed {
@@ -194,10 +194,10 @@ impl Types {
         Ok(out)
     }
 
-    fn collect(&self, word: u32, id: u32, bytes: bool, at: u32, out: &mut Vec<(u32, DType)>) -> Decoded<()> {
-        let width = |d: DType| if bytes { d.bytes() } else { 1 };
+    fn collect(&self, word: u32, id: u32, bytes: bool, at: u32, out: &mut Vec<(u32, Number)>) -> Decoded<()> {
+        let width = |d: Number| if bytes { d.bytes() } else { 1 };
         match self.get(word, id)? {
-            Type::Scalar(DType::Bool) if bytes => {
+            Type::Scalar(Number::Bool) if bytes => {
                 Err(DecodeError::Malformed { word, what: "a bool has no place in a buffer" })
             }
             Type::Scalar(d) => {
@@ -222,7 +222,7 @@ impl Types {
                 Ok(())
             }
             Type::TensorLayout { .. } | Type::TensorView(_) if !bytes => {
-                out.extend((0..self.scalars(id)).map(|i| (at + i, DType::U32)));
+                out.extend((0..self.scalars(id)).map(|i| (at + i, Number::U32)));
                 Ok(())
             }
             Type::Void

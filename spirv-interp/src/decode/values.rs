@@ -1,9 +1,6 @@
 //! Instructions of a block: which lowering each takes, and arithmetic one scalar at a time.
 
-use kiln_abi::{
-    DType,
-    spirv::{GlslOp, Op},
-};
+use kiln_abi::spirv::{GlslOp, Op};
 
 use super::{
     alu::{self, Class},
@@ -12,7 +9,10 @@ use super::{
     reader::Raw,
     types::Type,
 };
-use crate::program::{Bin, Exchange, Inst, Kind, Slot, Tri, Un};
+use crate::{
+    number::Number,
+    program::{Bin, Exchange, Inst, Kind, Slot, Tri, Un},
+};
 
 impl Lower<'_> {
     /// Lowers one instruction of a block, terminators excepted. The match is exhaustive: a new row of the op table
@@ -67,7 +67,7 @@ impl Lower<'_> {
             Op::Undef => {
                 let n = self.g.types.scalars(raw.ty);
                 let slot = self.alloc(1)?;
-                self.emit(inst(Kind::Undefine, DType::U32, slot, 1, raw.word))?;
+                self.emit(inst(Kind::Undefine, Number::U32, slot, 1, raw.word))?;
                 self.define(raw, vec![slot; n as usize]);
                 Ok(())
             }
@@ -212,7 +212,7 @@ impl Lower<'_> {
         DecodeError::Type { word: raw.word, op: raw.op.name(), what }
     }
 
-    pub(super) fn element(&self, raw: &Raw, id: u32, class: Class) -> Decoded<DType> {
+    pub(super) fn element(&self, raw: &Raw, id: u32, class: Class) -> Decoded<Number> {
         let found = self.g.types.element(self.g.type_of(raw.word, id)?);
         found.filter(|&d| class.has(d)).ok_or(self.refuse(raw, "has an operand of another kind of number"))
     }
@@ -239,7 +239,7 @@ impl Lower<'_> {
         }
         let result = self.g.types.element(raw.ty).ok_or(self.refuse(raw, "has no numbers as result"))?;
         let keeps_type = class.has(result) && result.bytes() == ty.bytes();
-        let is_test = result == DType::Bool;
+        let is_test = result == Number::Bool;
         let is_bit_index =
             matches!(kind, Kind::Un(Un::BitCount | Un::FindILsb | Un::FindUMsb)) && result.is_int();
         if rows.len() != arity || !(keeps_type || is_bit_index || is_test && tests(kind)) {
@@ -273,15 +273,15 @@ impl Lower<'_> {
         let &[id] = &ops[2..] else { return Err(self.refuse(raw, "packs one operand")) };
         let (row, word) = (self.slots(raw.word, id)?, raw.word);
         let types = (self.g.types.element(self.g.type_of(word, id)?), self.g.types.element(raw.ty));
-        let ty = DType::F32;
+        let ty = Number::F32;
         match (op, types, &*row, self.g.types.scalars(raw.ty)) {
-            (GlslOp::PackHalf2x16, (Some(DType::F32), Some(DType::U32)), &[a, b], 1) => {
+            (GlslOp::PackHalf2x16, (Some(Number::F32), Some(Number::U32)), &[a, b], 1) => {
                 let dst = self.alloc(1)?;
                 self.emit(Inst { b, ..inst(Kind::Bin(Bin::PackHalf), ty, dst, a, word) })?;
                 self.define(raw, vec![dst]);
                 Ok(())
             }
-            (GlslOp::UnpackHalf2x16, (Some(DType::U32), Some(DType::F32)), &[a], 2) => {
+            (GlslOp::UnpackHalf2x16, (Some(Number::U32), Some(Number::F32)), &[a], 2) => {
                 let dst = self.alloc(2)?;
                 self.emit(inst(Kind::Un(Un::UnpackLow), ty, dst, a, word))?;
                 self.emit(inst(Kind::Un(Un::UnpackHigh), ty, dst + 1, a, word))?;
@@ -327,7 +327,7 @@ impl Lower<'_> {
         let dst = self.alloc(yes.len() as u32)?;
         for (i, (&b, &c)) in yes.iter().zip(no.iter()).enumerate() {
             let a = if cond.len() == 1 { cond[0] } else { cond[i] };
-            self.emit(Inst { b, c, ..inst(Kind::Tri(Tri::Select), DType::U32, dst + i as u32, a, word) })?;
+            self.emit(Inst { b, c, ..inst(Kind::Tri(Tri::Select), Number::U32, dst + i as u32, a, word) })?;
         }
         self.define_run(raw, dst, yes.len());
         Ok(())
@@ -336,7 +336,7 @@ impl Lower<'_> {
     fn scale(&mut self, raw: &Raw) -> Decoded<()> {
         let (word, ops) = (raw.word, self.g.words.operands(raw));
         let (row, ty) = (self.slots(word, ops[0])?, self.element(raw, ops[0], Class::Float)?);
-        let (b, factor) = self.scalar(word, ops[1], DType::is_float)?;
+        let (b, factor) = self.scalar(word, ops[1], Number::is_float)?;
         if self.g.type_of(word, ops[0])? != raw.ty || factor != ty {
             return Err(self.refuse(raw, "has operands of different types"));
         }
@@ -400,14 +400,14 @@ impl Lower<'_> {
     fn fold(&mut self, raw: &Raw, op: Bin) -> Decoded<()> {
         let (word, id) = (raw.word, self.g.words.operand(raw, 0)?);
         self.element(raw, id, Class::Bool)?;
-        if self.g.types.element(raw.ty) != Some(DType::Bool) || self.g.types.scalars(raw.ty) != 1 {
+        if self.g.types.element(raw.ty) != Some(Number::Bool) || self.g.types.scalars(raw.ty) != 1 {
             return Err(self.refuse(raw, "has a bool as result"));
         }
         let row = self.slots(word, id)?;
         let mut all = row[0];
         for &b in &row[1..] {
             let dst = self.alloc(1)?;
-            self.emit(Inst { b, ..inst(Kind::Bin(op), DType::Bool, dst, all, word) })?;
+            self.emit(Inst { b, ..inst(Kind::Bin(op), Number::Bool, dst, all, word) })?;
             all = dst;
         }
         self.define(raw, vec![all]);
@@ -416,13 +416,13 @@ impl Lower<'_> {
 
     fn packed_dot(&mut self, raw: &Raw, op: Bin) -> Decoded<()> {
         let (word, ops) = (raw.word, self.g.words.operands(raw));
-        let wide = |d| matches!(d, DType::U32 | DType::I32);
+        let wide = |d| matches!(d, Number::U32 | Number::I32);
         let (a, b) = (self.scalar(word, ops[0], wide)?.0, self.scalar(word, ops[1], wide)?.0);
-        if !matches!(self.g.types.get(word, raw.ty)?, Type::Scalar(DType::U32 | DType::I32)) {
+        if !matches!(self.g.types.get(word, raw.ty)?, Type::Scalar(Number::U32 | Number::I32)) {
             return Err(self.refuse(raw, "has a 32-bit result only"));
         }
         let dst = self.alloc(1)?;
-        self.emit(Inst { b, ..inst(Kind::Bin(op), DType::U32, dst, a, word) })?;
+        self.emit(Inst { b, ..inst(Kind::Bin(op), Number::U32, dst, a, word) })?;
         self.define(raw, vec![dst]);
         Ok(())
     }
@@ -459,6 +459,6 @@ const fn tests(kind: Kind) -> bool {
     }
 }
 
-pub(super) const fn inst(kind: Kind, ty: DType, dst: Slot, a: u32, word: u32) -> Inst {
+pub(super) const fn inst(kind: Kind, ty: Number, dst: Slot, a: u32, word: u32) -> Inst {
     Inst { kind, ty, dst, a, b: 0, c: 0, word }
 }

@@ -1,7 +1,6 @@
 //! Conversions between scalar types, and bits taken apart or put together.
 
-use half::f16;
-use kiln_abi::DType;
+use half::{bf16, f16};
 
 use super::{
     float::narrow_f64,
@@ -9,11 +8,12 @@ use super::{
 };
 use crate::{
     decode::width_mask,
+    number::Number,
     program::{Conv, Inst},
     trap::{Fault, TrapKind},
 };
 
-fn sign_extend(v: u32, ty: DType) -> i32 {
+fn sign_extend(v: u32, ty: Number) -> i32 {
     let spare = 32 - 8 * ty.bytes().max(1);
     ((v << spare) as i32) >> spare
 }
@@ -23,33 +23,45 @@ pub(crate) fn convert(
     l: &mut Lanes,
     i: &Inst,
     conv: Conv,
-    to: DType,
+    to: Number,
     overflows: &mut u64,
 ) -> Result<(), Fault> {
     let (from, m) = (i.ty, width_mask(to));
     match conv {
         Conv::UToU => l.map1(i, true, |a| a & m),
         Conv::SToS => l.map1(i, true, |a| sign_extend(a, from) as u32 & m),
-        Conv::UToF if to == DType::F32 => l.map1(i, false, |a| (a as f32).to_bits()),
-        Conv::SToF if to == DType::F32 => l.map1(i, false, |a| (sign_extend(a, from) as f32).to_bits()),
-        Conv::UToF => to_f16(l, i, overflows, |a| narrow_f64(f64::from(a))),
-        Conv::SToF => to_f16(l, i, overflows, |a| narrow_f64(f64::from(sign_extend(a, from)))),
-        Conv::FToF => match (from, to) {
-            (DType::F32, DType::F16) => to_f16(l, i, overflows, |a| {
-                let v = f32::from_bits(a);
-                // An infinity that was one before does not count as an overflow, nor does a NaN.
-                f16::from_f32(v).to_bits().into()
-            }),
-            (DType::F16, DType::F32) => l.map1(i, false, |a| float(a, DType::F16).to_bits()),
-            _ => l.map1(i, false, |a| a),
+        Conv::UToF => match to {
+            Number::F16 => to_f16(l, i, overflows, |a| narrow_f64(f64::from(a))),
+            Number::BF16 => l.map1(i, false, |a| bf16::from_f64(f64::from(a)).to_bits().into()),
+            _ => l.map1(i, false, |a| (a as f32).to_bits()),
+        },
+        Conv::SToF => {
+            let number = |a| sign_extend(a, from);
+            match to {
+                Number::F16 => to_f16(l, i, overflows, |a| narrow_f64(f64::from(number(a)))),
+                Number::BF16 => l.map1(i, false, |a| bf16::from_f64(f64::from(number(a))).to_bits().into()),
+                _ => l.map1(i, false, |a| (number(a) as f32).to_bits()),
+            }
+        }
+        Conv::FToF if from == to => l.map1(i, false, |a| a),
+        Conv::FToF => match to {
+            // An infinity that was one before does not count as an overflow, nor does a NaN.
+            Number::F16 => to_f16(l, i, overflows, |a| f16::from_f32(float(a, from)).to_bits().into()),
+            Number::BF16 => l.map1(i, false, |a| bf16::from_f32(float(a, from)).to_bits().into()),
+            _ => l.map1(i, false, |a| float(a, from).to_bits()),
         },
         Conv::FToU | Conv::FToS => return to_int(l, i, conv, to),
     }
     Ok(())
 }
 
-fn float(v: u32, ty: DType) -> f32 {
-    if ty == DType::F16 { f16::from_bits(v as u16).to_f32() } else { f32::from_bits(v) }
+/// The number that a float's bits mean.
+pub(crate) fn float(v: u32, ty: Number) -> f32 {
+    match ty {
+        Number::F16 => f16::from_bits(v as u16).to_f32(),
+        Number::BF16 => f32::from_bits(v << 16),
+        _ => f32::from_bits(v),
+    }
 }
 
 fn to_f16(l: &mut Lanes, i: &Inst, overflows: &mut u64, f: impl Fn(u32) -> u32) {
@@ -65,7 +77,7 @@ fn to_f16(l: &mut Lanes, i: &Inst, overflows: &mut u64, f: impl Fn(u32) -> u32) 
     l.put(i.dst, &out, l.undefined[i.a as usize], 0);
 }
 
-fn to_int(l: &mut Lanes, i: &Inst, conv: Conv, to: DType) -> Result<(), Fault> {
+fn to_int(l: &mut Lanes, i: &Inst, conv: Conv, to: Number) -> Result<(), Fault> {
     let bits = 8 * to.bytes();
     let (low, high) = match conv {
         Conv::FToS => (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1),

@@ -1,11 +1,12 @@
 //! Subgroup operations. All but `Elect` need every lane of the subgroup; a partial last subgroup has the lanes it has.
 
 use half::f16;
-use kiln_abi::{DType, spirv::GroupOperation};
+use kiln_abi::spirv::GroupOperation;
 
 use super::lanes::{Lanes, MAX_LANES, bits};
 use crate::{
     decode::width_mask,
+    number::Number,
     options::ReduceOrder,
     program::{Bin, Exchange, Inst},
     trap::{Fault, TrapKind},
@@ -148,12 +149,12 @@ fn reduce(values: &[u32], order: ReduceOrder, f: &impl Fn(u32, u32) -> u32) -> u
     }
 }
 
-pub(crate) fn apply(op: Bin, ty: DType, a: u32, b: u32) -> u32 {
+pub(crate) fn apply(op: Bin, ty: Number, a: u32, b: u32) -> u32 {
     let m = width_mask(ty);
     let spare = m.leading_zeros();
     let signed = |v: u32| (v << spare) as i32;
     let float = |f: fn(f32, f32) -> f32| {
-        if ty == DType::F16 {
+        if ty == Number::F16 {
             let [a, b] = [a, b].map(|v| f16::from_bits(v as u16).to_f32());
             f16::from_f32(f(a, b)).to_bits().into()
         } else {
@@ -178,9 +179,9 @@ pub(crate) fn apply(op: Bin, ty: DType, a: u32, b: u32) -> u32 {
     }
 }
 
-fn identity(op: Bin, ty: DType) -> u32 {
+fn identity(op: Bin, ty: Number) -> u32 {
     let m = width_mask(ty);
-    let float = |f32_bits, f16_bits| if ty == DType::F16 { f16_bits } else { f32_bits };
+    let float = |f32_bits, f16_bits| if ty == Number::F16 { f16_bits } else { f32_bits };
     match op {
         Bin::IMul => 1,
         Bin::UMin | Bin::And => m,

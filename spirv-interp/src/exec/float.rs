@@ -5,10 +5,12 @@
 //! operand when one is NaN; `FClamp` is the two in turn.
 
 use half::f16;
-use kiln_abi::DType;
 
 use super::lanes::{Lanes, MAX_LANES};
-use crate::program::{Bin, Inst, Tri, Un};
+use crate::{
+    number::Number,
+    program::{Bin, Inst, Tri, Un},
+};
 
 #[inline(always)]
 fn wide(v: u32) -> f32 {
@@ -61,7 +63,7 @@ fn is_finite16(v: u32) -> bool {
 
 #[inline(always)]
 fn float1(l: &mut Lanes, i: &Inst, overflows: &mut u64, f: impl Fn(f32) -> f32) {
-    if i.ty != DType::F16 {
+    if i.ty != Number::F16 {
         return l.map1(i, false, |a| f(f32::from_bits(a)).to_bits());
     }
     let mut out = [0; MAX_LANES];
@@ -75,7 +77,7 @@ fn float1(l: &mut Lanes, i: &Inst, overflows: &mut u64, f: impl Fn(f32) -> f32) 
 
 #[inline(always)]
 fn float2(l: &mut Lanes, i: &Inst, overflows: &mut u64, f: impl Fn(f32, f32) -> f32) {
-    if i.ty != DType::F16 {
+    if i.ty != Number::F16 {
         return l.map2(i, 0, |a, b| f(f32::from_bits(a), f32::from_bits(b)).to_bits());
     }
     let mut out = [0; MAX_LANES];
@@ -89,7 +91,7 @@ fn float2(l: &mut Lanes, i: &Inst, overflows: &mut u64, f: impl Fn(f32, f32) -> 
 
 #[inline(always)]
 fn compare(l: &mut Lanes, i: &Inst, f: impl Fn(f32, f32) -> bool) {
-    if i.ty == DType::F16 {
+    if i.ty == Number::F16 {
         l.map2(i, 0, |a, b| u32::from(f(wide(a), wide(b))));
     } else {
         l.map2(i, 0, |a, b| u32::from(f(f32::from_bits(a), f32::from_bits(b))));
@@ -97,7 +99,7 @@ fn compare(l: &mut Lanes, i: &Inst, f: impl Fn(f32, f32) -> bool) {
 }
 
 pub(crate) fn unary(l: &mut Lanes, i: &Inst, op: Un, overflows: &mut u64) {
-    let f16_bits = i.ty == DType::F16;
+    let f16_bits = i.ty == Number::F16;
     let (sign, infinite) = if f16_bits { (0x8000, 0x7c00) } else { (1 << 31, 0x7f80_0000) };
     match op {
         Un::FNegate => l.map1(i, false, |a| a ^ sign),
@@ -156,7 +158,7 @@ pub(crate) fn binary(l: &mut Lanes, i: &Inst, op: Bin, overflows: &mut u64) {
 
 pub(crate) fn ternary(l: &mut Lanes, i: &Inst, op: Tri, overflows: &mut u64) {
     let f = f32::from_bits;
-    if i.ty != DType::F16 {
+    if i.ty != Number::F16 {
         return match op {
             Tri::Fma => l.map3(i, 0, |a, b, c| f(a).mul_add(f(b), f(c)).to_bits()),
             _ => l.map3(i, 0, |x, low, high| f(x).max(f(low)).min(f(high)).to_bits()),

@@ -1,16 +1,15 @@
 //! Integer and logic operations at widths 8, 16 and 32. Lanes hold zero-extended values.
 
-use kiln_abi::DType;
-
 use super::lanes::{Lanes, MAX_LANES};
 use crate::{
     decode::width_mask,
+    number::Number,
     program::{Bin, Inst, Tri, Un},
     trap::{Fault, TrapKind},
 };
 
 /// Bits to shift a value left, and arithmetically right again, to extend its sign.
-const fn spare(ty: DType) -> u32 {
+const fn spare(ty: Number) -> u32 {
     match ty.bytes() {
         1 => 24,
         2 => 16,

@@ -1,11 +1,10 @@
 //! Memory as a dispatch sees it: bound ranges, workgroup memory, push constants, and the checks on each access.
 
-use kiln_abi::DType;
-
 use super::lanes::{Lanes, MAX_LANES, bits};
 use crate::{
     buffers::Buffer,
     counters::Counters,
+    number::Number,
     program::{Access, Chain, Dim, Inst, Len, Program},
     race::{Cell, Clock, Conflict, Shadow, Visit},
     trap::{Fault, TrapKind},
@@ -377,7 +376,7 @@ pub(super) fn past_workgroup(lane: usize) -> Fault {
 }
 
 /// Bytes a variable's scalar counts as.
-pub(crate) fn counted_bytes(ty: DType) -> u32 {
+pub(crate) fn counted_bytes(ty: Number) -> u32 {
     ty.bytes().max(1)
 }
 

@@ -3,11 +3,11 @@
 use super::{
     super::{
         State,
+        convert::float,
         lanes::{MAX_LANES, bits},
     },
     Failed, File, Matrix, Together, fault,
     lines::Base,
-    product::to_f32,
     tensor::Spot,
 };
 use crate::{
@@ -218,7 +218,7 @@ impl Together<'_, '_> {
     ) -> Result<(), Failed> {
         let swapped = self.each(combine, pairs.len(), |k, p, _| pairs[k][1 - p])?;
         let number =
-            |v: u32| if shape.elem.is_float() { f64::from(to_f32(v, shape.elem)) } else { f64::from(v) };
+            |v: u32| if shape.elem.is_real() { f64::from(float(v, shape.elem)) } else { f64::from(v) };
         for ((pair, a), b) in pairs.iter().zip(found).zip(&swapped) {
             let (x, y) = (number(a.0), number(b.0));
             if a.1 || b.1 || x == y || x.is_nan() && y.is_nan() {

@@ -1,7 +1,5 @@
 //! Element by element: arithmetic and conversions, and each invocation's access to the elements it holds.
 
-use kiln_abi::DType;
-
 use super::{
     super::{
         Machine, Subgroup, arithmetic,
@@ -12,6 +10,7 @@ use super::{
 };
 use crate::{
     matrix::{MatrixOp, Place, Reg, Shape},
+    number::Number,
     program::{Inst, Kind, Program, Slot},
     trap::{Fault, TrapKind},
 };
@@ -154,7 +153,7 @@ impl Together<'_, '_> {
         file: &mut File,
         dst: Reg,
         kind: Kind,
-        ty: DType,
+        ty: Number,
         a: Reg,
         b: Option<Reg>,
     ) -> Result<(), Failed> {
@@ -176,7 +175,7 @@ impl Together<'_, '_> {
         file: &mut File,
         dst: Reg,
         kind: Kind,
-        ty: DType,
+        ty: Number,
         a: Reg,
         factor: Slot,
     ) -> Result<(), Failed> {
@@ -195,7 +194,7 @@ impl Together<'_, '_> {
         a: &Matrix,
         dst: Reg,
         kind: Kind,
-        ty: DType,
+        ty: Number,
         second: impl Fn(&mut Lanes, usize, usize),
     ) -> Result<Matrix, Failed> {
         let (shape, len) = (self.p.registers[dst as usize], a.bits.len());

@@ -3,13 +3,13 @@
 //! neighbors first and adds the addend last. An f16 sum that leaves f16's range on the way counts as an overflow, since
 //! a device may keep it in f16. Integers are exact modulo the result's width, or saturate where the operands say so.
 
-use half::f16;
-use kiln_abi::DType;
+use half::{bf16, f16};
 
-use super::{Failed, File, Matrix, Together, elements::name, fault};
+use super::{super::convert::float, Failed, File, Matrix, Together, elements::name, fault};
 use crate::{
     decode::width_mask,
     matrix::{Reg, Shape, Signs},
+    number::Number,
     options::ReduceOrder,
     trap::TrapKind,
 };
@@ -17,12 +17,8 @@ use crate::{
 /// Magnitude from which on a number rounds to an infinite f16.
 const F16_END: f32 = 65520.0;
 
-pub(super) fn to_f32(bits: u32, ty: DType) -> f32 {
-    if ty == DType::F16 { f16::from_bits(bits as u16).to_f32() } else { f32::from_bits(bits) }
-}
-
-fn floats(m: &Matrix, ty: DType) -> Vec<f32> {
-    m.bits.iter().map(|&v| to_f32(v, ty)).collect()
+fn floats(m: &Matrix, ty: Number) -> Vec<f32> {
+    m.bits.iter().map(|&v| float(v, ty)).collect()
 }
 
 /// a · b + c of one row: `row` is a's, `b` has `row.len()` rows of `sum.len()`, `sum` is c's and the result's.
@@ -61,7 +57,7 @@ fn pairwise(row: &[f32], b: &[f32], n: usize) -> Vec<f32> {
     left
 }
 
-fn extended(m: &Matrix, ty: DType, signed: bool) -> Vec<u32> {
+fn extended(m: &Matrix, ty: Number, signed: bool) -> Vec<u32> {
     let spare = 32 - 8 * ty.bytes();
     let extend = |&v: &u32| if signed { ((v << spare) as i32 >> spare) as u32 } else { v };
     m.bits.iter().map(extend).collect()
@@ -81,7 +77,7 @@ impl Together<'_, '_> {
         let shapes = of.map(|reg| self.p.registers[reg as usize]);
         let result = self.p.registers[dst as usize];
         let [a, b, c] = of.map(|reg| file.at(reg));
-        let bits = if result.elem.is_float() {
+        let bits = if result.elem.is_real() {
             self.float_product([a, b, c], shapes, result)
         } else if signs.saturate {
             saturating_product([a, b, c], shapes, result, signs)?
@@ -104,7 +100,8 @@ impl Together<'_, '_> {
             peak.fill(0.0);
             float_row(row, &b, sum, &mut peak, self.m.order);
             match result.elem {
-                DType::F32 => bits.extend(sum.iter().map(|s| s.to_bits())),
+                Number::F32 => bits.extend(sum.iter().map(|s| s.to_bits())),
+                Number::BF16 => bits.extend(sum.iter().map(|&s| u32::from(bf16::from_f32(s).to_bits()))),
                 _ => {
                     bits.extend(sum.iter().map(|&s| u32::from(f16::from_f32(s).to_bits())));
                     // An infinity that came in is none that overflowed: the peak is infinite too then.
