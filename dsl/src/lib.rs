@@ -96,6 +96,11 @@
 //! there. They are relaxed: each is whole, none orders anything else. Between an atomic and a plain access to one place
 //! stands a `barrier()` (`barrier_buffers()` for buffers), between workgroups a new dispatch; the interpreter traps else.
 //!
+//! # Looking inside
+//! `kprintln!("row {row}: {}", acc)` prints a line of each invocation that comes by, on the interpreter
+//! (`Interpreter::last_printed`). It is staged under [`session::debugging`] only: else its arguments are not evaluated and
+//! the kernel's words are what they are without it. The same call makes the words name each instruction's source line.
+//!
 //! # Tables, views
 //! A table that decoding looks up is a `&Buf<T>` parameter. `let grid = stage_table(&table, n);` copies its first `n`
 //! elements into workgroup memory once (all invocations call it, it holds a barrier); then `grid[i]` reads them.
@@ -175,6 +180,7 @@ pub mod dims;
 pub mod math;
 pub mod ops;
 pub mod place;
+pub mod print;
 #[doc(hidden)]
 pub mod private;
 pub mod push;

@@ -15,8 +15,9 @@ pub use crate::{
     place::{
         At, ByReference, Keep, Local, Path, Rail, Slot, Target, Workgroup, array, pin, repeat, var, write,
     },
+    print::{print, printed},
     push::{Fields, MAX_PUSH_BYTES, Push, PushScalar, push},
-    session::{Session, enter, invocations, requires, size_fits, workgroup_bytes},
+    session::{Session, enter, invocations, prints, requires, size_fits, workgroup_bytes},
     value::{Ex, Plain, Read, Scalar, lit_float, lit_int},
 };
 pub use kiln_spirv_emit::ir::{TypeId, ValueId};

@@ -3,7 +3,10 @@
 //! Every language function reaches the builder through `with`. Outside staging there is a throw-away kernel, so a
 //! stray call builds nothing and cannot panic.
 
-use std::{any::TypeId as RustType, cell::RefCell};
+use std::{
+    any::TypeId as RustType,
+    cell::{Cell, RefCell},
+};
 
 use kiln_abi::{
     DType, Location, StageErrors, StagedKernel,
@@ -26,7 +29,35 @@ pub(crate) struct Stage {
     dims: Vec<(RustType, u32)>,
 }
 
+/// What staging adds for whoever debugs a kernel; by default nothing, so that the words are the same with and without
+/// a kernel's `kprintln!`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Debug {
+    /// Each instruction names its source line in the words.
+    pub lines: bool,
+    /// `kprintln!` is staged: the interpreter prints, a Vulkan driver passes over it.
+    pub prints: bool,
+}
+
+/// Runs `f`, staging this thread's kernels with `debug`.
+pub fn debugging<R>(debug: Debug, f: impl FnOnce() -> R) -> R {
+    struct Restore(Debug);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            DEBUG.set(self.0);
+        }
+    }
+    let _outer = Restore(DEBUG.replace(debug));
+    f()
+}
+
+/// Whether `kprintln!` is staged.
+pub fn prints() -> bool {
+    DEBUG.get().prints
+}
+
 thread_local! {
+    static DEBUG: Cell<Debug> = const { Cell::new(Debug { lines: false, prints: false }) };
     static STAGE: RefCell<Stage> = RefCell::new(Stage::new(Builder::new("(no kernel)", [1, 1, 1], None)));
 }
 
@@ -84,7 +115,8 @@ impl Session {
     /// Starts staging a kernel on this thread.
     #[track_caller]
     pub fn begin(name: &str, local_size: [u32; 3], subgroup: Option<u32>) -> Self {
-        let inner = Stage::new(Builder::new(name, local_size, subgroup));
+        let mut inner = Stage::new(Builder::new(name, local_size, subgroup));
+        inner.b.name_lines(DEBUG.get().lines);
         Session { outer: Some(with(|s| std::mem::replace(s, inner))), at: Location::caller() }
     }
 

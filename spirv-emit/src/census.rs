@@ -101,6 +101,10 @@ impl fmt::Display for Key {
 pub fn census(words: &[u32]) -> Result<BTreeSet<Key>, DecodeError> {
     let instructions = decode(words)?;
     let constants = constants(&instructions);
+    let glsl = |set: u32| {
+        let named = |i: &Instruction<'_>| i.result == set && text(i.parts[0].words) == "GLSL.std.450";
+        instructions.iter().any(|i| i.op == Op::ExtInstImport && named(i))
+    };
     let value = |id: u32| constants.get(&id).copied().unwrap_or(u32::MAX);
     let mut keys = BTreeSet::new();
     for i in &instructions {
@@ -108,6 +112,7 @@ pub fn census(words: &[u32]) -> Result<BTreeSet<Key>, DecodeError> {
         for part in &i.parts {
             let word = part.words.first().copied().unwrap_or(0);
             match part.kind {
+                OperandKind::GlslOp if !glsl(i.word(0)) => {}
                 OperandKind::GlslOp => drop(keys.insert(Key::Glsl(word))),
                 OperandKind::Capability => drop(keys.insert(Key::Capability(word))),
                 OperandKind::Decoration => drop(keys.insert(Key::Decoration(word))),

@@ -46,6 +46,7 @@ struct State {
     buffers: BTreeMap<BufferId, Buffer>,
     decoded: HashMap<Words, Result<Arc<Program>, DecodeError>>,
     last: Counters,
+    printed: Vec<String>,
 }
 
 /// A module and its entry point, as the key of the decoded ones.
@@ -83,6 +84,11 @@ impl Interpreter {
         self.lock().last
     }
 
+    /// What a kernel's `kprintln!`s said in the last dispatch, in the order they were come by, also up to a trap.
+    pub fn last_printed(&self) -> Vec<String> {
+        self.lock().printed.clone()
+    }
+
     /// Runs one dispatch to its end.
     ///
     /// # Errors
@@ -110,7 +116,8 @@ impl Interpreter {
         }
         let (ids, memory) = state.bind(&program, d, width)?;
         let run = Run::new(&program, memory, d.grid.0, &d.kernel.source, width, &self.options);
-        let (memory, result) = run.finish();
+        let (memory, printed, result) = run.finish();
+        state.printed = printed;
         state.buffers.extend(ids.into_iter().zip(memory.buffers));
         let counters = result?;
         state.last = counters;

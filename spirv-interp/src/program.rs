@@ -151,6 +151,13 @@ pub(crate) enum Atomic {
     Combine(Bin),
 }
 
+/// A line to print: texts around and between scalars.
+#[derive(Clone, Debug)]
+pub(crate) struct Print {
+    pub(crate) texts: Vec<String>,
+    pub(crate) values: Vec<(Slot, DType)>,
+}
+
 /// What an instruction does; the comment names its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -207,6 +214,8 @@ pub(crate) enum Kind {
     /// barrier a
     ControlBarrier,
     MemoryBarrier,
+    /// print a
+    Print,
     /// dst ← a, with b where there is a second operand
     Subgroup(Exchange),
     /// matrix instruction a
@@ -301,6 +310,7 @@ pub(crate) struct Program {
     pub(crate) accesses: Vec<Access>,
     pub(crate) barriers: Vec<Barrier>,
     pub(crate) picks: Vec<Vec<Slot>>,
+    pub(crate) prints: Vec<Print>,
     pub(crate) bindings: Vec<Binding>,
     /// Slots that hold one value in every lane, always.
     pub(crate) constants: Vec<(Slot, u32)>,

@@ -12,7 +12,7 @@ use crate::{
     },
     matrix::Sharing,
     options::{Chance, InterpOptions},
-    program::{Kind, Program},
+    program::{Atomic, Kind, Program},
     trap::{Fault, TrapKind},
 };
 
@@ -64,6 +64,8 @@ impl<'a> Run<'a> {
             order: options.reduce_order,
             matrices: File::new(program, Sharing::Workgroup),
             mappings: Mappings::new(options.seed),
+            workgroup: [0; 3],
+            printed: Vec::new(),
         };
         let mut run = Run {
             machine,
@@ -82,10 +84,10 @@ impl<'a> Run<'a> {
         run
     }
 
-    /// Runs every workgroup; the memory comes back either way.
-    pub(crate) fn finish(mut self) -> (Memory<'a>, Result<Counters, Stopped>) {
+    /// Runs every workgroup; the memory and what was printed come back either way.
+    pub(crate) fn finish(mut self) -> (Memory<'a>, Vec<String>, Result<Counters, Stopped>) {
         let result = self.workgroups();
-        (self.machine.memory, result.map(|()| self.machine.counters))
+        (self.machine.memory, self.machine.printed, result.map(|()| self.machine.counters))
     }
 
     fn workgroups(&mut self) -> Result<(), Stopped> {
@@ -107,6 +109,7 @@ impl<'a> Run<'a> {
     fn workgroup(&mut self, id: [u32; 3]) -> Result<(), Stopped> {
         let m = &mut self.machine;
         m.counters.workgroups += 1;
+        m.workgroup = id;
         m.memory.now += 1;
         m.memory.buffer_clock.begin(m.memory.now);
         m.memory.workgroup_clock.begin(m.memory.now);
@@ -280,6 +283,9 @@ fn builtins(s: &mut Subgroup, p: &Program, grid: [u32; 3], id: [u32; 3], subgrou
 impl crate::program::Kind {
     /// Whether the instruction stores to memory that invocations share.
     const fn stores(self) -> bool {
-        matches!(self, Self::StoreBuffer | Self::StoreWorkgroup)
+        match self {
+            Self::AtomicBuffer(what) | Self::AtomicWorkgroup(what) => !matches!(what, Atomic::Load),
+            _ => matches!(self, Self::StoreBuffer | Self::StoreWorkgroup),
+        }
     }
 }

@@ -7,7 +7,7 @@ use syn::{
     spanned::Spanned,
 };
 
-use super::{Body, Lower, bare, call, comptime};
+use super::{Body, Lower, MACROS, bare, call, comptime};
 use crate::signature::staged_type;
 
 impl Lower {
@@ -55,7 +55,11 @@ impl Lower {
                 quote_spanned!(m.span()=> #host;)
             }
             Stmt::Macro(m) if m.mac.path.is_ident("dims") => self.dims(m),
-            Stmt::Macro(m) => self.bad(m.span(), "a kernel's macros are `comptime!` and `dims!`"),
+            Stmt::Macro(m) if m.mac.path.is_ident("kprintln") => {
+                let print = self.print(&m.mac);
+                quote_spanned!(m.span()=> #print;)
+            }
+            Stmt::Macro(m) => self.bad(m.span(), MACROS),
             Stmt::Item(Item::Const(c)) => quote!(#c),
             Stmt::Item(Item::Use(u)) => quote!(#u),
             Stmt::Item(Item::Static(s)) => {

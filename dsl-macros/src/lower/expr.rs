@@ -4,7 +4,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{BinOp, Expr, ExprBinary, ExprCast, ExprMacro, ExprUnary, UnOp, spanned::Spanned};
 
-use super::{Body, LoopKind, Lower, bare, call, comptime, hidden, trait_call};
+use super::{Body, LoopKind, Lower, MACROS, bare, call, comptime, hidden, trait_call};
 
 impl Lower {
     /// A place: nothing is loaded.
@@ -144,7 +144,8 @@ impl Lower {
     fn macro_value(&mut self, m: &ExprMacro) -> TokenStream {
         match comptime(&Expr::Macro(m.clone())) {
             Some(host) => read(m.span(), &host),
-            None => self.bad(m.span(), "a kernel's macros are `comptime!` and `dims!`"),
+            None if m.mac.path.is_ident("kprintln") => self.print(&m.mac),
+            None => self.bad(m.span(), MACROS),
         }
     }
 

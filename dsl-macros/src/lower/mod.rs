@@ -8,6 +8,7 @@ mod branch;
 mod choose;
 mod expr;
 mod literal;
+mod print;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
@@ -15,6 +16,9 @@ use syn::{Expr, Macro, spanned::Spanned};
 
 use self::expr::read;
 use crate::signature::Generic;
+
+/// What a macro that the language does not know is told.
+const MACROS: &str = "a kernel's macros are `comptime!`, `dims!` and `kprintln!`";
 
 /// Which function is being lowered: `return` leaves a kernel, and ends a device function only as its last statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

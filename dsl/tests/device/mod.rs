@@ -12,7 +12,24 @@ pub fn run<K: Kernel, T, U>(
     (out, fill): (usize, u32),
     args: impl Fn(BufferRef<T>, BufferRef<U>) -> K::Args<'static>,
 ) -> Result<Vec<u32>, LaunchError> {
-    let device = Interpreter::new(InterpOptions { subgroup_size: 8, ..Default::default() });
+    run_on(
+        &Interpreter::new(InterpOptions { subgroup_size: 8, ..Default::default() }),
+        kernel,
+        x,
+        (out, fill),
+        args,
+    )
+}
+
+/// As [`run`], on an interpreter that is asked afterwards.
+#[allow(dead_code, reason = "not every test asks")]
+pub fn run_on<K: Kernel, T, U>(
+    device: &Interpreter,
+    kernel: &K,
+    x: &[u32],
+    (out, fill): (usize, u32),
+    args: impl Fn(BufferRef<T>, BufferRef<U>) -> K::Args<'static>,
+) -> Result<Vec<u32>, LaunchError> {
     let bytes = |words: &[u32]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
     let (x, y) = (bytes(x), bytes(&vec![fill; out]));
     let (x_len, y_len) = (x.len() as u64, y.len() as u64);
@@ -21,7 +38,7 @@ pub fn run<K: Kernel, T, U>(
     device.write(x_buffer, 0, &x)?;
     device.write(y_buffer, 0, &y)?;
     let args = args(BufferRef::new(x_buffer, 0, x_len), BufferRef::new(y_buffer, 0, y_len));
-    launch(&device, kernel, &args)?;
+    launch(device, kernel, &args)?;
     let mut read = y;
     device.read(y_buffer, 0, &mut read)?;
     Ok(read.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect())

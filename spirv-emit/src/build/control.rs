@@ -103,9 +103,12 @@ impl Builder {
                 | Effect::Subgroup
                 | Effect::Control => false,
             },
-            Node::If { .. } | Node::Loop { .. } | Node::Break(_) | Node::Continue(_) | Node::Return(_) => {
-                false
-            }
+            Node::If { .. }
+            | Node::Loop { .. }
+            | Node::Print { .. }
+            | Node::Break(_)
+            | Node::Continue(_)
+            | Node::Return(_) => false,
         })
     }
 

@@ -38,6 +38,13 @@ impl Builder {
         self.node(Node::Inst(Inst { op, result: None, operands, no_contraction: false, at }), at);
     }
 
+    /// Appends a line to print; see [`Node::Print`].
+    pub fn print(&mut self, text: String, values: Vec<ValueId>, at: Location) {
+        let operands: Vec<Operand> = values.iter().copied().map(Operand::Value).collect();
+        self.check_operands(&operands, at);
+        self.node(Node::Print { text, values, at }, at);
+    }
+
     /// A pointer into `base` by `indices`: constants pick struct members, any integer picks an array element.
     ///
     /// The result's type follows from the base's; an index that does not fit the type is an error at `at`.

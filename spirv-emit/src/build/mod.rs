@@ -47,6 +47,7 @@ impl Builder {
             types: Vec::new(),
             values: Vec::new(),
             globals: Vec::new(),
+            lines: false,
             entry: Function { locals: Vec::new(), prologue: Vec::new(), body },
         };
         let mut builder = Builder {
@@ -76,6 +77,11 @@ impl Builder {
     /// The subgroup size that the kernel asks for.
     pub fn subgroup_size(&self) -> Option<u32> {
         self.module.subgroup_size
+    }
+
+    /// Lets the words name the source line of each instruction.
+    pub fn name_lines(&mut self, lines: bool) {
+        self.module.lines = lines;
     }
 
     /// Notes an error; the kernel will have no words.

@@ -197,6 +197,15 @@ pub enum Node {
         /// The user's token.
         at: Location,
     },
+    /// A line for whoever debugs the kernel; nothing depends on it.
+    Print {
+        /// What is printed, with `%u`, `%d` and `%f` for the values.
+        text: String,
+        /// 32-bit scalars.
+        values: Vec<ValueId>,
+        /// The user's token.
+        at: Location,
+    },
     /// Leaves the innermost loop.
     Break(Location),
     /// Goes to the innermost loop's step.
@@ -221,7 +230,7 @@ impl Node {
             Node::Break(_) | Node::Continue(_) | Node::Return(_) => true,
             Node::If { then, otherwise, .. } => then.terminated() && otherwise.terminated(),
             Node::Loop { cond: None, body, .. } => !body.breaks(),
-            Node::Inst(_) | Node::Loop { .. } => false,
+            Node::Inst(_) | Node::Print { .. } | Node::Loop { .. } => false,
         }
     }
 }
@@ -237,7 +246,9 @@ impl Region {
         self.nodes.iter().any(|node| match node {
             Node::Break(_) => true,
             Node::If { then, otherwise, .. } => then.breaks() || otherwise.breaks(),
-            Node::Inst(_) | Node::Loop { .. } | Node::Continue(_) | Node::Return(_) => false,
+            Node::Inst(_) | Node::Print { .. } | Node::Loop { .. } | Node::Continue(_) | Node::Return(_) => {
+                false
+            }
         })
     }
 }
@@ -279,6 +290,8 @@ pub struct Module {
     pub values: Vec<Value>,
     /// Module-scope variables, in order of declaration.
     pub globals: Vec<Global>,
+    /// Each instruction names its source line in the words, for debuggers that read them.
+    pub lines: bool,
     /// The kernel.
     pub entry: Function,
 }

@@ -18,7 +18,7 @@ pub fn for_each_node<'m>(region: &'m Region, f: &mut dyn FnMut(&'m Node)) {
                 for_each_node(body, f);
                 for_each_node(step, f);
             }
-            Node::Inst(_) | Node::Break(_) | Node::Continue(_) | Node::Return(_) => {}
+            Node::Inst(_) | Node::Print { .. } | Node::Break(_) | Node::Continue(_) | Node::Return(_) => {}
         }
     }
 }

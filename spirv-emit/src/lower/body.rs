@@ -52,6 +52,10 @@ impl Writer<'_> {
                     self.inst(inst);
                     true
                 }
+                Node::Print { text, values, at } => {
+                    self.print(text, values, *at);
+                    true
+                }
                 Node::If { cond, then, otherwise, at } => self.branch(*cond, then, otherwise, *at),
                 Node::Loop { .. } => self.repeat(node),
                 Node::Break(at) => {
@@ -156,6 +160,7 @@ impl Writer<'_> {
     }
 
     fn label(&mut self, label: u32, at: Option<Location>) {
+        self.no_line();
         self.code.push(Op::Label, 0, label, Vec::new(), at);
     }
 
@@ -195,6 +200,7 @@ impl Writer<'_> {
         if inst.no_contraction && result != 0 {
             self.decorate(result, Decoration::NoContraction, &[]);
         }
+        self.line(inst.at);
         self.code.push(inst.op, ty, result, operands, Some(inst.at));
     }
 

@@ -6,6 +6,7 @@
 
 mod body;
 pub(crate) mod capabilities;
+mod debug;
 mod declare;
 mod interface;
 mod section;
@@ -19,6 +20,7 @@ use kiln_abi::{
 
 use self::{
     body::OpenLoop,
+    debug::Debug,
     declare::PoolKey,
     section::{Section, id, string, word},
 };
@@ -50,6 +52,7 @@ struct Writer<'m> {
     roots: Vec<Option<ValueId>>,
     touched: Vec<Touched>,
     loops: Vec<OpenLoop>,
+    debug: Debug,
     names: Section,
     annotations: Section,
     declarations: Section,
@@ -83,6 +86,7 @@ pub fn lower(verified: &VerifiedModule) -> StagedKernel {
         roots: module.pointer_roots(),
         touched: touched(module),
         loops: Vec::new(),
+        debug: Debug::default(),
         names: Section::default(),
         annotations: Section::default(),
         declarations: Section::default(),
@@ -111,6 +115,9 @@ pub fn lower(verified: &VerifiedModule) -> StagedKernel {
     if writer.glsl != 0 {
         head.push(Op::ExtInstImport, 0, writer.glsl, vec![string("GLSL.std.450")], None);
     }
+    if writer.debug.printf != 0 {
+        head.push(Op::ExtInstImport, 0, writer.debug.printf, vec![string(debug::PRINTF)], None);
+    }
     head.push(Op::MemoryModel, 0, 0, vec![word(LOGICAL), word(VULKAN)], None);
     let mut operands = vec![word(GL_COMPUTE), id(entry), string(ENTRY)];
     operands.extend(module.globals.iter().map(|g| id(writer.values[g.value.0 as usize])));
@@ -121,7 +128,9 @@ pub fn lower(verified: &VerifiedModule) -> StagedKernel {
 
     let mut words = vec![MAGIC, VERSION_1_6, 0, writer.next_id + 1, 0];
     let mut source = SourceMap::default();
-    for section in [head, writer.names, writer.annotations, writer.declarations, writer.code] {
+    for section in
+        [head, writer.debug.strings, writer.names, writer.annotations, writer.declarations, writer.code]
+    {
         section.append_to(&mut words, &mut source);
     }
     StagedKernel { name: module.name.clone(), words, source, layout }

@@ -65,6 +65,7 @@ impl Scope<'_, '_, '_> {
                     }
                     self.hide(header);
                 }
+                Node::Print { values, at, .. } => values.iter().for_each(|&v| self.used(v, *at)),
                 Node::Break(_) | Node::Continue(_) | Node::Return(_) => {}
             }
         }
@@ -127,7 +128,10 @@ fn check_leaves(region: &Region, place: Place, report: &mut Report<'_>) {
                 check_leaves(body, Place::Body, report);
                 check_leaves(step, Place::Closed, report);
             }
-            (Node::Inst(_) | Node::Return(_) | Node::Break(_) | Node::Continue(_), _) => {}
+            (
+                Node::Inst(_) | Node::Print { .. } | Node::Return(_) | Node::Break(_) | Node::Continue(_),
+                _,
+            ) => {}
         }
     }
 }
@@ -145,7 +149,7 @@ pub(super) fn reachable(facts: &Facts<'_>, report: &mut Report<'_>) {
     for_each_node(&facts.module.entry.body, &mut |node| match node {
         Node::If { then, otherwise, .. } => [then, otherwise].into_iter().for_each(&mut check),
         Node::Loop { header, body, step, .. } => [header, body, step].into_iter().for_each(&mut check),
-        Node::Inst(_) | Node::Break(_) | Node::Continue(_) | Node::Return(_) => {}
+        Node::Inst(_) | Node::Print { .. } | Node::Break(_) | Node::Continue(_) | Node::Return(_) => {}
     });
 }
 
@@ -154,6 +158,7 @@ fn place(node: &Node) -> Location {
         Node::Inst(inst) => inst.at,
         Node::If { at, .. }
         | Node::Loop { at, .. }
+        | Node::Print { at, .. }
         | Node::Break(at)
         | Node::Continue(at)
         | Node::Return(at) => *at,

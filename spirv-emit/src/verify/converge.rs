@@ -87,6 +87,7 @@ impl Walk<'_, '_, '_, '_> {
                     self.region(body, here);
                     self.region(step, here);
                 }
+                Node::Print { .. } => {}
                 Node::Break(_) | Node::Continue(_) => left = left.or(parted),
                 Node::Return(_) => self.returned = self.returned.or(parted),
             }
@@ -128,7 +129,7 @@ fn leaving(uniformity: &Uniformity<'_, '_>, region: &Region, parted: Parted, inn
                 left = left.or(leaving(uniformity, otherwise, here, inner));
             }
             Node::Loop { body, .. } => left = left.or(leaving(uniformity, body, parted, true)),
-            Node::Inst(_) | Node::Break(_) | Node::Continue(_) => {}
+            Node::Inst(_) | Node::Print { .. } | Node::Break(_) | Node::Continue(_) => {}
         }
     }
     left

@@ -86,6 +86,7 @@ pub(super) fn ids(module: &Module, report: &mut Report<'_>) {
     for_each_node(&module.entry.body, &mut |node| match node {
         Node::If { cond, at, .. } => check(&[Some(*cond)], *at),
         Node::Loop { cond, at, .. } => check(&[*cond], *at),
+        Node::Print { values, at, .. } => check(&values.iter().copied().map(Some).collect::<Vec<_>>(), *at),
         Node::Inst(_) | Node::Break(_) | Node::Continue(_) | Node::Return(_) => {}
     });
 }
@@ -209,7 +210,7 @@ fn too_deep(region: &Region, left: u32) -> Option<Location> {
         Node::Loop { header, body, step, .. } => too_deep(header, left - 1)
             .or_else(|| too_deep(body, left - 1))
             .or_else(|| too_deep(step, left - 1)),
-        Node::Inst(_) | Node::Break(_) | Node::Continue(_) | Node::Return(_) => None,
+        Node::Inst(_) | Node::Print { .. } | Node::Break(_) | Node::Continue(_) | Node::Return(_) => None,
     })
 }
 

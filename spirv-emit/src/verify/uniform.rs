@@ -110,7 +110,7 @@ impl<'f, 'm> Uniformity<'f, 'm> {
                     self.region(body, split);
                     self.region(step, split);
                 }
-                Node::Break(_) | Node::Continue(_) | Node::Return(_) => {}
+                Node::Print { .. } | Node::Break(_) | Node::Continue(_) | Node::Return(_) => {}
             }
         }
     }

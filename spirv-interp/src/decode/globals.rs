@@ -45,6 +45,9 @@ pub(crate) struct Globals<'a> {
     pub(crate) local_size: [u32; 3],
     pub(crate) vulkan_model: bool,
     sets: HashSet<u32>,
+    /// Instruction sets that compute nothing, and whether one is of lines to print.
+    silent_sets: HashMap<u32, bool>,
+    strings: HashMap<u32, String>,
     decorations: HashMap<(u32, Option<u32>, Decoration), Option<u32>>,
     constant_scalars: u64,
 }
@@ -62,6 +65,8 @@ impl<'a> Globals<'a> {
             local_size: [0; 3],
             vulkan_model: false,
             sets: HashSet::new(),
+            silent_sets: HashMap::new(),
+            strings: HashMap::new(),
             decorations: HashMap::new(),
             constant_scalars: 0,
         };
@@ -94,6 +99,15 @@ impl<'a> Globals<'a> {
         self.sets.contains(&set)
     }
 
+    /// Whether the set computes nothing; if so, whether it is the one of lines to print.
+    pub(crate) fn silent(&self, set: u32) -> Option<bool> {
+        self.silent_sets.get(&set).copied()
+    }
+
+    pub(crate) fn string(&self, id: u32) -> Option<&str> {
+        self.strings.get(&id).map(String::as_str)
+    }
+
     /// The value of a defined scalar constant.
     pub(crate) fn scalar(&self, id: u32) -> Option<u32> {
         match self.constants.get(&id)?.as_slice() {
@@ -111,10 +125,18 @@ impl<'a> Globals<'a> {
         let (word, id) = (raw.word, raw.id);
         let type_error = |what| DecodeError::Type { word, op: raw.op.name(), what };
         match raw.op {
-            Op::Name | Op::MemberName | Op::String | Op::Line | Op::Extension | Op::Capability => Ok(()),
+            Op::String => {
+                self.strings.extend(text(ops).map(|(line, _)| (id, line.to_owned())));
+                Ok(())
+            }
+            Op::Name | Op::MemberName | Op::Line | Op::Extension | Op::Capability => Ok(()),
             Op::ExtInstImport => {
-                if text(ops).is_some_and(|(name, _)| name == "GLSL.std.450") {
-                    self.sets.insert(id);
+                match text(ops) {
+                    Some((name, _)) if name == "GLSL.std.450" => drop(self.sets.insert(id)),
+                    Some((name, _)) if name.starts_with("NonSemantic.") => {
+                        self.silent_sets.insert(id, name == "NonSemantic.DebugPrintf");
+                    }
+                    _ => {}
                 }
                 Ok(())
             }

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, ops::Range};
 
 use kiln_abi::spirv::{
-    Capability, Decoration, ExecutionMode, FloatEncoding, GlslOp, GroupOperation, MAGIC, MemoryOperands, Op,
+    Capability, Decoration, ExecutionMode, FloatEncoding, GroupOperation, MAGIC, MemoryOperands, Op,
     OpResult, OperandKind, StorageClass, TensorOperands, VERSION_1_6,
 };
 
@@ -178,7 +178,8 @@ impl Cursor<'_> {
             OperandKind::Capability => self.known("capability", Capability::from_number),
             OperandKind::ExecutionMode => self.known("execution mode", ExecutionMode::from_number),
             OperandKind::GroupOperation => self.known("group operation", GroupOperation::from_number),
-            OperandKind::GlslOp => self.known("extended instruction", GlslOp::from_number),
+            // Which set it is of is known where it runs.
+            OperandKind::GlslOp => self.word().map(drop),
             OperandKind::PackedFormat => self.known("packed format", |n| (n == 0).then_some(())),
         }
     }

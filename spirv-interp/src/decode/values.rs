@@ -265,6 +265,11 @@ impl Lower<'_> {
 
     fn extended(&mut self, raw: &Raw) -> Decoded<()> {
         let ops = self.g.words.operands(raw);
+        match self.g.silent(ops[0]) {
+            Some(true) => return self.print(raw),
+            Some(false) => return Ok(()),
+            None => {}
+        }
         let glsl = GlslOp::from_number(ops[1]).filter(|_| self.g.is_glsl(ops[0]));
         let op = glsl.ok_or(self.refuse(raw, "is not of the set GLSL.std.450"))?;
         if let Some((kind, class)) = alu::extended(op) {

@@ -12,6 +12,7 @@ pub(crate) mod int;
 pub(crate) mod lanes;
 pub(crate) mod matrix;
 pub(crate) mod memory;
+mod print;
 
 use kiln_abi::spirv::Scope;
 
@@ -65,6 +66,10 @@ pub(crate) struct Machine<'a> {
     pub(crate) memory: Memory<'a>,
     pub(crate) counters: Counters,
     pub(crate) order: ReduceOrder,
+    /// The workgroup that runs.
+    pub(crate) workgroup: [u32; 3],
+    /// Lines, in the order they were come by.
+    pub(crate) printed: Vec<String>,
     /// Matrices that the workgroup shares.
     pub(crate) matrices: File,
     pub(crate) mappings: Mappings,
@@ -154,6 +159,9 @@ impl Subgroup {
             Kind::Pick => pick(l, &p.picks[i.b as usize], i)?,
             Kind::Subgroup(what) => exchange::exchange(l, i, what, m.order)?,
             Kind::MemoryBarrier => {}
+            Kind::Print => {
+                print::print(l, &p.prints[i.a as usize], self.first, (m.workgroup, &mut m.printed));
+            }
             Kind::Matrix => return self.matrix(m, p, i),
             Kind::ControlBarrier => return self.barrier(m, p, i),
             Kind::Jump => {

@@ -13,8 +13,6 @@ use kiln_spirv_emit::census::{Key, capabilities_from_words, census};
 /// Rows of the op table that the interpreter reads and the writer never writes.
 const ONLY_READ: &[Op] = &[
     Op::MemberName,
-    Op::String,
-    Op::Line,
     Op::Undef,
     Op::FunctionParameter,
     Op::FunctionCall,

@@ -11,7 +11,7 @@ use kiln_golden::{
 use kiln_spirv_emit::disasm::disassemble;
 
 /// Fixtures whose text is kept, beside the kernels that [`kernels::readable`] chooses.
-const READABLE: &[&str] = &["branches", "loops", "workgroup_sum", "read_write", "locals", "atomics"];
+const READABLE: &[&str] = &["branches", "loops", "workgroup_sum", "read_write", "locals", "atomics", "debug"];
 
 fn registered() -> Vec<StagedKernel> {
     kernels::stage_all().unwrap_or_else(|e| panic!("{e}"))

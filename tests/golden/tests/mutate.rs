@@ -138,7 +138,7 @@ fn collect<'m>(region: &'m mut Region, insts: &mut Vec<&'m mut Inst>) {
                 collect(body, insts);
                 collect(step, insts);
             }
-            Node::Break(_) | Node::Continue(_) | Node::Return(_) => {}
+            Node::Print { .. } | Node::Break(_) | Node::Continue(_) | Node::Return(_) => {}
         }
     }
 }

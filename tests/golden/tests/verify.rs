@@ -263,7 +263,7 @@ fn find<'m>(region: &'m mut Region, wanted: &dyn Fn(&Inst) -> bool) -> Option<&'
         Node::Loop { header, body, step, .. } => {
             [header, body, step].into_iter().find_map(|r| find(r, wanted))
         }
-        Node::Break(_) | Node::Continue(_) | Node::Return(_) => None,
+        Node::Print { .. } | Node::Break(_) | Node::Continue(_) | Node::Return(_) => None,
     })
 }
 

@@ -9,6 +9,12 @@ use crate::Control;
 /// Name of the fixture, staging of its twin.
 pub fn all() -> Vec<Control> {
     vec![
+        ("print_too_few", || print_too_few::Case::new().stage()),
+        ("print_too_many", || print_too_many::Case::new().stage()),
+        ("print_format", || print_format::Case::new().stage()),
+        ("print_brace", || print_brace::Case::new().stage()),
+        ("print_vector", || print_vector::Case::new().stage()),
+        ("print_without_text", || print_without_text::Case::new().stage()),
         ("atomic_of_float", || atomic_of_float::Case::new().stage()),
         ("atomic_on_read_only", || atomic_on_read_only::Case::new().stage()),
         ("atomic_on_variable", || atomic_on_variable::Case::new().stage()),
@@ -78,6 +84,72 @@ pub mod atomic_narrow {
     pub fn case(x: &Buf<u32>, y: &BufMut<u32>) {
         let i = global_id_x();
         atomic::add(&y[0], 1);
+        y[i] = x[i];
+    }
+}
+
+pub mod print_too_few {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let i = global_id_x();
+        kprintln!("{} of {}", i, x[i]);
+        y[i] = x[i];
+    }
+}
+
+pub mod print_too_many {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let i = global_id_x();
+        kprintln!("{}", i);
+        y[i] = x[i];
+    }
+}
+
+pub mod print_format {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let i = global_id_x();
+        kprintln!("{i}");
+        y[i] = x[i];
+    }
+}
+
+pub mod print_brace {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let i = global_id_x();
+        kprintln!("{}", i);
+        y[i] = x[i];
+    }
+}
+
+pub mod print_vector {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let i = global_id_x();
+        kprintln!("{}", vec2(x[i], 1.0).x());
+        y[i] = x[i];
+    }
+}
+
+pub mod print_without_text {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let i = global_id_x();
+        kprintln!("{}", i);
         y[i] = x[i];
     }
 }
