@@ -5,6 +5,8 @@ mod khr_f16;
 mod khr_s8;
 mod shape;
 
+pub use khr_f16::GemmF16;
+pub use khr_s8::GemmS8;
 pub use shape::KhrShape;
 
 use crate::Variant;
