@@ -2,7 +2,7 @@
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
-use crate::{derive_block, derive_push, device, kernel};
+use crate::{derive_block, derive_push, derive_struct, device, kernel};
 
 const KERNEL: &str = "
 /// Doc.
@@ -114,29 +114,64 @@ fn good_code_expands_without_errors() {
     }
 }
 
+/// KILN_LONG=1 tries fifty times as many.
+fn rounds() -> usize {
+    if std::env::var_os("KILN_LONG").is_some() { 500_000 } else { 10_000 }
+}
+
+/// One of the macros.
+fn expand(round: usize, options: TokenStream, item: TokenStream) -> TokenStream {
+    match round % 5 {
+        0 => kernel::expand(options, item),
+        1 => device::expand(options, item),
+        2 => derive_block::expand(item),
+        3 => derive_push::expand(item),
+        _ => derive_struct::expand(item),
+    }
+}
+
+/// Tokens that nobody wrote, by themselves and as the body, the parameters and the options of a kernel.
+#[test]
+fn generated_tokens_never_panic_and_give_items() {
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut refused = 0;
+    for round in 0..rounds() {
+        let mut stream = |n: usize| -> TokenStream { (0..random.below(n)).map(|_| random.token()).collect() };
+        let (options, tokens, body) = (stream(6), stream(12), stream(20));
+        let item = match round / 5 % 4 {
+            0 => tokens,
+            1 => quote::quote!(pub fn case(y: &BufMut<f32>) { #body }),
+            2 => quote::quote!(pub fn case(y: &BufMut<f32>, #tokens) { y[0] = 1.0; }),
+            _ => quote::quote!(pub struct Case { #tokens }),
+        };
+        let source = item.to_string();
+        let out = expand(round, options, item);
+        match out.to_string().contains("compile_error") {
+            true => refused += 1,
+            false => assert!(syn::parse2::<syn::File>(out.clone()).is_ok(), "from {source}\nto {out}"),
+        }
+    }
+    assert!(refused > rounds() / 2, "{refused} refused");
+}
+
 #[test]
 fn changed_code_never_panics_and_gives_items() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let (mut expanded, mut refused) = (0, 0);
-    for round in 0..4000 {
-        let (mut options, mut item) = match round % 4 {
+    for round in 0..rounds() {
+        let (mut options, mut item) = match round % 5 {
             0 => (parsed(OPTIONS), parsed(KERNEL)),
             1 => (TokenStream::new(), parsed(DEVICE)),
             _ => (TokenStream::new(), parsed(STRUCT)),
         };
         for _ in 0..=random.below(3) {
             item = random.change(item);
-            if round % 4 == 0 {
+            if round % 5 == 0 {
                 options = random.change(options);
             }
         }
         let source = item.to_string();
-        let out = match round % 4 {
-            0 => kernel::expand(options, item),
-            1 => device::expand(options, item),
-            2 => derive_block::expand(item),
-            _ => derive_push::expand(item),
-        };
+        let out = expand(round, options, item);
         if out.to_string().contains("compile_error") {
             refused += 1;
         } else {

@@ -327,7 +327,9 @@ fn bind(options: &Options, params: &[Param], errors: &mut Vec<syn::Error>) -> To
 
 /// The comptime parameters by name, for the host expressions of the attribute.
 fn host_names(params: &[Param]) -> TokenStream {
-    comptime(params).map(|(n, _)| quote!(#[allow(unused_variables)] let #n = ::core::clone::Clone::clone(&self.#n);)).collect()
+    comptime(params)
+        .map(|(n, _)| quote!(#[allow(unused_variables)] let #n = ::core::clone::Clone::clone(&self.#n);))
+        .collect()
 }
 
 fn comptime(params: &[Param]) -> impl Iterator<Item = (&Ident, &syn::Type)> {

@@ -41,7 +41,8 @@ impl Sketch {
     ) -> ValueId {
         let binding = self.next_binding;
         self.next_binding += 1;
-        let kind = GlobalKind::Buffer { binding, elem, elem_name: elem_name.to_owned(), writable, view: false };
+        let kind =
+            GlobalKind::Buffer { binding, elem, elem_name: elem_name.to_owned(), writable, view: false };
         self.b.buffer(name, elem, stride, kind, Location::caller())
     }
 

@@ -14,6 +14,8 @@ use kiln_spirv_emit::{
 };
 
 const ROUNDS: u32 = 4000;
+/// With KILN_LONG=1.
+const LONG_ROUNDS: u32 = 200_000;
 /// How many of the accepted modules the outside validator judges; it takes some milliseconds for each.
 const JUDGED: usize = 150;
 
@@ -38,7 +40,8 @@ impl Random {
 fn what_the_validator_accepts_is_valid_and_it_never_panics() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let (mut accepted, mut refused) = (Vec::new(), 0);
-    for _ in 0..ROUNDS {
+    let long = std::env::var_os("KILN_LONG").is_some();
+    for _ in 0..if long { LONG_ROUNDS } else { ROUNDS } {
         let (name, _) = fixtures::ALL[random.below(fixtures::ALL.len())];
         let mut module = fixtures::build(name).unwrap();
         let before = module.clone();
