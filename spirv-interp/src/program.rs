@@ -155,7 +155,7 @@ pub(crate) enum Atomic {
 #[derive(Clone, Debug)]
 pub(crate) struct Print {
     pub(crate) texts: Vec<String>,
-    pub(crate) values: Vec<(Slot, DType)>,
+    pub(crate) values: Vec<(Slot, Number)>,
 }
 
 /// What an instruction does; the comment names its fields.

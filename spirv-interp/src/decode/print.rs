@@ -1,13 +1,14 @@
 //! Lines to print: `NonSemantic.DebugPrintf` with `%u`, `%d` and `%f`.
 
-use kiln_abi::DType;
-
 use super::{
     error::{DecodeError, Decoded},
     lower::Lower,
     reader::Raw,
 };
-use crate::program::{Inst, Kind, Print};
+use crate::{
+    number::Number,
+    program::{Inst, Kind, Print},
+};
 
 impl Lower<'_> {
     pub(super) fn print(&mut self, raw: &Raw) -> Decoded<()> {
@@ -19,16 +20,16 @@ impl Lower<'_> {
         let Some((texts, forms)) = pieces(line).filter(|p| p.1.len() == ids.len()) else { return Err(wrong) };
         let mut values = Vec::new();
         for (&id, form) in ids.iter().zip(forms) {
-            let fits: fn(DType) -> bool = match form {
-                'u' => |d| d == DType::U32,
-                'd' => |d| d == DType::I32,
-                _ => |d| d == DType::F32,
+            let fits: fn(Number) -> bool = match form {
+                'u' => |d| d == Number::U32,
+                'd' => |d| d == Number::I32,
+                _ => |d| d == Number::F32,
             };
             values.push(self.scalar(word, id, fits)?);
         }
         let a = self.program.prints.len() as u32;
         self.program.prints.push(Print { texts, values });
-        self.emit(Inst { kind: Kind::Print, ty: DType::U32, dst: 0, a, b: 0, c: 0, word })
+        self.emit(Inst { kind: Kind::Print, ty: Number::U32, dst: 0, a, b: 0, c: 0, word })
     }
 }
 

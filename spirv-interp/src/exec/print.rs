@@ -1,9 +1,7 @@
 //! Lines that a kernel prints.
 
-use kiln_abi::DType;
-
 use super::lanes::{Lanes, bits};
-use crate::program::Print;
+use crate::{number::Number, program::Print};
 
 /// A kernel in a loop prints without end; more lines than anybody reads are dropped.
 const MAX_LINES: usize = 1 << 16;
@@ -21,8 +19,8 @@ pub(super) fn print(l: &Lanes, p: &Print, first: u32, ([x, y, z], lines): ([u32;
             let bits = l.row(slot)[k];
             line += &match ty {
                 _ if l.undefined[slot as usize] >> k & 1 != 0 => "(uninitialized)".to_owned(),
-                DType::F32 => format!("{:?}", f32::from_bits(bits)),
-                DType::I32 => bits.cast_signed().to_string(),
+                Number::F32 => format!("{:?}", f32::from_bits(bits)),
+                Number::I32 => bits.cast_signed().to_string(),
                 _ => bits.to_string(),
             };
         }
