@@ -4,6 +4,9 @@
 //!
 //! Guards: bounds, uninitialized data, data races, memory-model flags, divergence, integer faults, wrapped addresses,
 //! endless loops; a kernel that passes here does none of it for the inputs given. No option turns a check off.
+//! Matrices that a scope shares are dense; what a device is free in is drawn from the seed or is an option: which lane
+//! holds which element, in which order a product and a reduction sum. A decode function and its vector twin are both
+//! called and compared.
 //! Never: looks at anything but words and the source map beside them, or at what a kernel is for.
 //!
 //! Reading order: [`device`], `decode`, `program`, `schedule`, `exec`, `race`.

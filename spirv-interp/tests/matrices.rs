@@ -4,9 +4,9 @@
 
 mod asm;
 
-use asm::{Content, Fixture, Outcome, floats, run_with, words};
+use asm::{Content, Fixture, Outcome, each_width, floats, run_with, words};
 use half::f16;
-use kiln_spirv_interp::{InterpOptions, ReduceOrder, SUBGROUP_SIZES, TrapKind};
+use kiln_spirv_interp::{InterpOptions, ReduceOrder, TrapKind};
 
 /// 4 × 8 by 8 × 12, of f16, with f32 accumulators, shared by a subgroup.
 const TYPES: &str = "
@@ -46,15 +46,6 @@ fn product(a: &[f32], b: &[f32], [m, n, k]: [usize; 3]) -> Vec<f32> {
 
 fn with(options: InterpOptions, f: &Fixture, contents: &[Content]) -> Outcome {
     run_with(options, &f.kernel(), [1, 1, 1], &[], contents).unwrap_or_else(|t| panic!("{t}"))
-}
-
-fn each_width(f: &Fixture, contents: &[Content], check: impl Fn(&Outcome)) {
-    for subgroup_size in SUBGROUP_SIZES {
-        for seed in 0..3 {
-            let options = InterpOptions { subgroup_size, seed, ..InterpOptions::default() };
-            check(&with(options, f, contents));
-        }
-    }
 }
 
 /// y = 4 × 12 of what `compute` leaves in %r, from f16 x and w and f32 z.

@@ -330,7 +330,12 @@ OpFunctionEnd
 /// Every matrix and tensor instruction of the table stands in a test of these files.
 #[test]
 fn every_instruction_has_a_test() {
-    let texts = [include_str!("matrices.rs"), include_str!("tensors.rs"), include_str!("matrix_traps.rs")];
+    let texts = [
+        include_str!("matrices.rs"),
+        include_str!("decode_functions.rs"),
+        include_str!("tensors.rs"),
+        include_str!("matrix_traps.rs"),
+    ];
     let mut found = 0;
     for op in Op::ALL.iter().filter(|o| o.name().contains("CooperativeMatrix") || o.name().contains("Tensor"))
     {

@@ -16,7 +16,7 @@ use kiln_abi::{
         OperandKind, StorageClass, VERSION_1_6,
     },
 };
-use kiln_spirv_interp::{Counters, InterpOptions, Interpreter, Trap};
+use kiln_spirv_interp::{Counters, InterpOptions, Interpreter, ReduceOrder, SUBGROUP_SIZES, Trap};
 
 pub const FILE: &str = "fixture.spvasm";
 
@@ -436,4 +436,18 @@ pub fn run_with(
 pub fn run(f: &Fixture, width: u32, contents: &[Content]) -> Result<Outcome, Trap> {
     let options = InterpOptions { subgroup_size: width, ..InterpOptions::default() };
     run_with(options, &f.kernel(), [1, 1, 1], &[], contents)
+}
+
+/// Runs one workgroup at every subgroup size, each time with other seeds and orders of sums.
+pub fn each_width(f: &Fixture, contents: &[Content], check: impl Fn(&Outcome)) {
+    let kernel = f.kernel();
+    for subgroup_size in SUBGROUP_SIZES {
+        for (seed, reduce_order) in
+            [(0, ReduceOrder::Forward), (1, ReduceOrder::Reverse), (2, ReduceOrder::Tree)]
+        {
+            let options = InterpOptions { subgroup_size, seed, reduce_order, ..InterpOptions::default() };
+            let run = run_with(options, &kernel, [1, 1, 1], &[], contents);
+            check(&run.unwrap_or_else(|t| panic!("width {subgroup_size}: {t}")));
+        }
+    }
 }
