@@ -83,13 +83,13 @@ pub struct Shape {
 }
 
 /// Units of a row that make all lanes of a row worth their fold.
-const LANES: [u32; 2] = [32, 8];
+const LANES: [u32; 4] = [128, 64, 32, 8];
 /// Rows of W per lane group where W has enough of them to fill a device.
 const ROWS: u32 = 4;
 /// Rows of x at once, where there is more than one.
 const COLS: u32 = 8;
-/// Invocations of a workgroup.
-const LOCAL: u32 = 128;
+/// Invocations of a workgroup, at least.
+const LOCAL: u32 = 64;
 /// The subgroup size that shuffles are used for.
 const SUBGROUP: u32 = 32;
 
@@ -106,11 +106,11 @@ pub fn choose(unit: u32, packed: bool, shape: Shape, caps: &DeviceCaps) -> Choic
         (false, _) => (Arm::Float, "the format has no packed lanes"),
     };
     let per_row = shape.k / unit;
-    let lanes = if per_row >= LANES[0] { LANES[0] } else { LANES[1] };
+    let lanes = LANES.into_iter().find(|lanes| per_row >= *lanes).unwrap_or(LANES[3]);
     let (low, high) = caps.subgroup_sizes;
     let subgroup = (low <= SUBGROUP && SUBGROUP <= high).then_some(SUBGROUP);
     let cols = if shape.rows == 1 || shape.experts { 1 } else { COLS };
-    let tile = Tile { lanes, rows: ROWS, cols, ahead: 1, local: LOCAL, subgroup };
+    let tile = tile(lanes, cols, subgroup);
     let fold = subgroup.map_or("workgroup memory", |_| "shuffles");
     let reason = format!(
         "{reason}; {per_row} units a row for {lanes} lanes; {cols} rows of x at once; folds by {fold}"
@@ -123,8 +123,12 @@ pub fn tiles() -> Vec<Tile> {
     let subgroups = [None, Some(SUBGROUP)];
     let cols = [1, COLS];
     let shapes = LANES.into_iter().flat_map(|lanes| cols.map(|cols| (lanes, cols)));
-    let tile = |(lanes, cols), subgroup| Tile { lanes, rows: ROWS, cols, ahead: 1, local: LOCAL, subgroup };
-    shapes.flat_map(|shape| subgroups.map(|s| tile(shape, s))).collect()
+    shapes.flat_map(|(lanes, cols)| subgroups.map(|s| tile(lanes, cols, s))).collect()
+}
+
+const fn tile(lanes: u32, cols: u32, subgroup: Option<u32>) -> Tile {
+    let local = if lanes > LOCAL { lanes } else { LOCAL };
+    Tile { lanes, rows: ROWS, cols, ahead: 1, local, subgroup }
 }
 
 /// Every form that a model uses.

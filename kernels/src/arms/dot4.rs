@@ -9,7 +9,7 @@
 
 use kiln_dsl::prelude::*;
 
-use super::{Form, GemvPush, Tile, own_rows, row_start, store, tensor_words, tensors};
+use super::{Form, GemvPush, Tile, own_rows, row_start, store, tensor_words, tensors, x_row};
 use crate::{activations::FIELDS, step::n_rows};
 
 /// The kernel.
@@ -32,10 +32,13 @@ pub fn gemv_dot4<F: PackedFormat>(
     #[comptime] t: Tile,
     #[comptime] form: Form,
 ) {
-    let n = n_rows(&step) * p.used;
     let r0 = workgroup_id_y() * t.cols;
-    if r0 >= n {
-        return;
+    let n = n_rows(&step) * p.used;
+    // A single row is there in every step: nobody waits for the count.
+    if comptime!(t.cols > 1 || form.experts) {
+        if r0 >= n {
+            return;
+        }
     }
     let (lane, row) = own_rows(comptime!(t));
     let expert = if comptime!(form.experts) { ids[r0] } else { 0 };
@@ -44,6 +47,7 @@ pub fn gemv_dot4<F: PackedFormat>(
     let mut gate = [0.0; n_sums];
     let mut up = [0.0; n_sums];
     let tensors = comptime!(tensors::<F>(w, v, p.units, form));
+    let x_rows = comptime!((0..t.cols).map(|c| x_row(r0, c, p, form)).collect::<Vec<_>>());
     for s in comptime!(form.stacks()) {
         let tensor = comptime!(&tensors[s as usize]);
         let sums = comptime!(if s == 0 { gate } else { up });
@@ -55,7 +59,7 @@ pub fn gemv_dot4<F: PackedFormat>(
             for h in comptime!(0..t.ahead) {
                 let i = round.index(comptime!(h));
                 let counts = first + h * t.lanes + lane < per_row;
-                let columns = comptime!(columns(x, r0, n, p.sharing, per_row, i, t));
+                let columns = comptime!(columns(x, &x_rows, per_row, i));
                 for a in comptime!(0..t.rows) {
                     let weights = comptime!(Weights::of::<F>(round.unit(h, a)));
                     for c in comptime!(0..t.cols) {
@@ -194,22 +198,14 @@ impl<'a> Read for &'a Column {
     }
 }
 
-/// Block `i` of each row of x. Past the last row, the last row again: its sum is not stored.
+/// Block `i` of each row of x.
 #[track_caller]
-fn columns(
-    x: &Buf<Vec4<u32>>,
-    r0: Ex<u32>,
-    n: Ex<u32>,
-    sharing: Ex<u32>,
-    per_row: Ex<u32>,
-    i: Ex<u32>,
-    t: Tile,
-) -> Vec<Column> {
+fn columns(x: &Buf<Vec4<u32>>, rows: &[Ex<u32>], per_row: Ex<u32>, i: Ex<u32>) -> Vec<Column> {
     let mut columns = Vec::new();
-    for c in 0..t.cols {
+    for row in rows {
         let mut words = Vec::new();
         for field in 0..FIELDS {
-            words.push(x_word(x, r0, c, n, sharing, per_row, i, field));
+            words.push(x_word(x, *row, field, per_row, i));
         }
         columns.push(Column { words });
     }
@@ -217,17 +213,7 @@ fn columns(
 }
 
 #[device]
-fn x_word(
-    x: &Buf<Vec4<u32>>,
-    r0: u32,
-    #[comptime] c: u32,
-    n: u32,
-    sharing: u32,
-    per_row: u32,
-    i: u32,
-    #[comptime] field: u32,
-) -> Vec4<u32> {
-    let row = min(r0 + c, n - 1) / sharing;
+fn x_word(x: &Buf<Vec4<u32>>, row: u32, #[comptime] field: u32, per_row: u32, i: u32) -> Vec4<u32> {
     x[(row * FIELDS + field) * per_row + i]
 }
 

@@ -8,7 +8,7 @@
 
 use kiln_dsl::prelude::*;
 
-use super::{Form, GemvPush, Tile, own_rows, row_start, store, tensor_words, tensors};
+use super::{Form, GemvPush, Tile, own_rows, row_start, store, tensor_words, tensors, x_row};
 use crate::step::n_rows;
 
 /// The kernel.
@@ -31,10 +31,13 @@ pub fn gemv<F: TensorFormat>(
     #[comptime] t: Tile,
     #[comptime] form: Form,
 ) {
-    let n = n_rows(&step) * p.used;
     let r0 = workgroup_id_y() * t.cols;
-    if r0 >= n {
-        return;
+    let n = n_rows(&step) * p.used;
+    // A single row is there in every step: nobody waits for the count.
+    if comptime!(t.cols > 1 || form.experts) {
+        if r0 >= n {
+            return;
+        }
     }
     let (lane, row) = own_rows(comptime!(t));
     let expert = if comptime!(form.experts) { ids[r0] } else { 0 };
@@ -54,7 +57,7 @@ pub fn gemv<F: TensorFormat>(
                     let weights = F::decode4(&unit, four * 4);
                     for c in comptime!(0..t.cols) {
                         // Past the last row, the last row again: its sum is not stored.
-                        let x_row = min(r0 + c, n - 1) / p.sharing;
+                        let x_row = x_row(r0, comptime!(c), p, comptime!(form));
                         let j = comptime!(c * t.rows + a);
                         acc[j] = fma(weights, x[(x_row * per_row + i) * (F::UNIT / 4) + four], acc[j]);
                     }

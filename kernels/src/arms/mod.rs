@@ -8,7 +8,7 @@ use std::fmt;
 use kiln_dsl::prelude::*;
 use kiln_dsl::tensor::plane_offsets;
 
-use crate::fold::fold_columns;
+use crate::fold::{fold_columns, halves};
 
 /// Sums that are folded at once in workgroup memory, at most: what a lane may end up with too.
 const TOGETHER: u32 = 8;
@@ -16,7 +16,7 @@ const TOGETHER: u32 = 8;
 /// The shape of a gemv's work: comptime.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tile {
-    /// Invocations that share a row of W, a power of two up to 32.
+    /// Invocations that share a row of W, a power of two.
     pub lanes: u32,
     /// Rows of W that they own, a power of two.
     pub rows: u32,
@@ -26,7 +26,7 @@ pub struct Tile {
     pub ahead: u32,
     /// Invocations of a workgroup.
     pub local: u32,
-    /// The subgroup size that the fold may use shuffles for, at least `lanes`; none folds in workgroup memory.
+    /// The subgroup size that the fold may use shuffles for; none folds in workgroup memory.
     pub subgroup: Option<u32>,
 }
 
@@ -57,7 +57,19 @@ impl Tile {
 
     /// Elements of workgroup memory that the fold takes.
     const fn shared(&self) -> u32 {
-        if self.subgroup.is_some() { 1 } else { self.local * self.together() }
+        match self.subgroup {
+            Some(_) if self.parts() == 1 => 1,
+            Some(_) => self.local * self.parts(),
+            None => self.local * self.together(),
+        }
+    }
+
+    /// Subgroups that share a row.
+    const fn parts(&self) -> u32 {
+        match self.subgroup {
+            Some(size) if size < self.lanes => self.lanes / size,
+            _ => 1,
+        }
     }
 
     /// Sums that are folded at once in workgroup memory.
@@ -149,6 +161,14 @@ fn own_rows(#[comptime] t: Tile) -> (u32, u32) {
     (i & (t.lanes - 1), workgroup_id_x() * (t.local / t.lanes * t.rows) + i / t.lanes * t.rows)
 }
 
+/// The row of x for column `c` of those from row `r0` of y on; past the last row, the last one again: its sum is not
+/// stored.
+#[device]
+fn x_row(r0: u32, #[comptime] c: u32, #[push] p: GemvPush, #[comptime] form: Form) -> u32 {
+    let row = if comptime!(c == 0) { r0 } else { min(r0 + c, p.rows - 1) };
+    if comptime!(form.experts) { row / p.sharing } else { row }
+}
+
 /// The first unit of row `row` of an expert's `m`; past the last row, the last row again: its sum is not stored.
 #[device]
 fn row_start(row: u32, m: u32, expert: u32, units_per_row: u32) -> u32 {
@@ -160,13 +180,18 @@ fn row_start(row: u32, m: u32, expert: u32, units_per_row: u32) -> u32 {
 #[device]
 fn fold(sums: &PlaceArray<f32, Local>, shared: &Shared<f32>, #[comptime] t: Tile) {
     let lane = local_id() & (t.lanes - 1);
-    if comptime!(t.subgroup.is_some()) {
-        for mask in comptime!(crate::fold::halves(t.lanes)) {
+    if comptime!(t.subgroup.is_none()) {
+        fold_in_memory(&sums, &shared, comptime!(t));
+    } else {
+        if comptime!(t.parts() > 1) {
+            fold_parts(&sums, &shared, comptime!(t));
+        }
+        for mask in comptime!(halves(t.lanes).filter(|mask| t.subgroup.is_some_and(|s| *mask < s))) {
             let upper = (lane & mask) != 0;
-            let half = comptime!(left_of(t, mask));
-            if comptime!(half > 1) {
-                for i in comptime!(0..half / 2) {
-                    let (a, b) = (sums[i], sums[i + half / 2]);
+            let left = comptime!(left_of(t, mask));
+            if comptime!(left > 1) {
+                for i in comptime!(0..left / 2) {
+                    let (a, b) = (sums[i], sums[i + left / 2]);
                     let theirs = subgroup::shuffle_xor(select(upper, a, b), mask);
                     sums[i] = select(upper, b, a) + theirs;
                 }
@@ -175,23 +200,58 @@ fn fold(sums: &PlaceArray<f32, Local>, shared: &Shared<f32>, #[comptime] t: Tile
                 sums[0] = own + subgroup::shuffle_xor(own, mask);
             }
         }
-    } else {
-        let i = local_id();
-        let n = comptime!(t.together());
-        for first in comptime!((0..t.sums()).step_by(n as usize)) {
-            for v in comptime!(0..n) {
-                shared[i + v * t.local] = sums[first + v];
-            }
-            fold_columns(&shared, i, comptime!(t.lanes), comptime!(n), comptime!(t.local));
-            // What a lane will hold is among the sums that are in workgroup memory already.
-            for j in comptime!(0..t.split().0) {
-                let v = held(comptime!(j), comptime!(t)) - first;
-                if v < n {
-                    sums[j] = shared[v * t.local + (i - lane)];
-                }
-            }
-            barrier();
+    }
+}
+
+/// All of a fold in workgroup memory, [`TOGETHER`] sums at a time.
+#[device]
+fn fold_in_memory(sums: &PlaceArray<f32, Local>, shared: &Shared<f32>, #[comptime] t: Tile) {
+    let i = local_id();
+    let lane = i & (t.lanes - 1);
+    let n = comptime!(t.together());
+    for first in comptime!((0..t.sums()).step_by(n as usize)) {
+        for v in comptime!(0..n) {
+            shared[i + v * t.local] = sums[first + v];
         }
+        fold_columns(&shared, i, comptime!(t.lanes), comptime!(n), comptime!(t.local));
+        // What a lane will hold is among the sums that are in workgroup memory already.
+        for j in comptime!(0..t.split().0) {
+            let v = held(comptime!(j), comptime!(t)) - first;
+            if v < n {
+                sums[j] = shared[v * t.local + (i - lane)];
+            }
+        }
+        barrier();
+    }
+}
+
+/// The first part of a fold where several subgroups share a row: each adds up, over the subgroups, its share of the
+/// sums, or one of them.
+#[device]
+fn fold_parts(sums: &PlaceArray<f32, Local>, shared: &Shared<f32>, #[comptime] t: Tile) {
+    let i = local_id();
+    let n_parts = comptime!(t.parts());
+    let width = comptime!(t.lanes / t.parts());
+    let (n, each) = comptime!((t.sums(), left_of(t, width / 2)));
+    let lane = i & (t.lanes - 1);
+    let at = lane / width * t.local + (i - lane) + lane % width;
+    for j in comptime!(0..each) {
+        for part in comptime!(0..n_parts) {
+            let v = comptime!(part * n / n_parts + j);
+            shared[i + part * t.local] = sums[v];
+        }
+        barrier();
+        let mut parts = [0.0; n_parts];
+        for s in comptime!(0..n_parts) {
+            parts[s] = shared[at + s * width];
+        }
+        for half in comptime!(halves(n_parts)) {
+            for s in comptime!(0..half) {
+                parts[s] += parts[s + half];
+            }
+        }
+        barrier();
+        sums[j] = parts[0];
     }
 }
 
