@@ -1,4 +1,6 @@
-//! Plans of real models' shapes on described devices: what fits, what is said where a plan does not, and what is cut.
+//! Plans of real models' shapes on described devices: goldens, what fits, what is said where a plan does not.
+//!
+//! `INSTA_UPDATE=always cargo test -p kiln-engine --test plans` accepts the goldens; read what changed.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -7,6 +9,7 @@ mod shapes;
 use std::path::{Path, PathBuf};
 
 use kiln_abi::spirv::Capability;
+use kiln_engine::graph::{Graph, LayerState, Op, TensorId};
 use kiln_engine::models;
 use kiln_engine::plan::{ContextReason, ContextWish, Plan, PlanError, PlanOptions, Target};
 use kiln_kernels::Registry;
@@ -30,6 +33,44 @@ fn plan(shape: &Shape, target: &Target, context: ContextWish) -> Result<Plan, Pl
     let graph = &model.graph;
     let type_id = |tensor: kiln_engine::graph::TensorId| shape.type_id(&graph.tensors[tensor.0], &registry);
     Plan::new(graph, &type_id, &registry, target, PlanOptions::new(context))
+}
+
+#[test]
+fn plans_of_every_model_on_every_device() {
+    let files = caps_files();
+    assert_eq!(files.len(), 6);
+    // One model of each architecture but gemma2, whose words gemma3 has too.
+    for shape in SHAPES.iter().filter(|shape| shape.architecture != "gemma2") {
+        for file in &files {
+            let target = Target::from_json(&std::fs::read_to_string(file).unwrap()).unwrap();
+            let text = match plan(shape, &target, ContextWish::AtMost(8192)) {
+                Ok(plan) => plan.to_string(),
+                Err(why) => format!("no plan: {why}\n"),
+            };
+            let device = file.file_stem().unwrap().to_str().unwrap();
+            let mut settings = insta::Settings::clone_current();
+            settings.set_prepend_module_to_snapshot(false);
+            settings.set_omit_expression(true);
+            settings.bind(|| insta::assert_snapshot!(format!("{}-on-{device}", shape.name), text));
+        }
+    }
+}
+
+#[test]
+fn every_architecture_has_a_shape() {
+    for name in models::names() {
+        assert!(SHAPES.iter().any(|shape| shape.architecture == name), "{name} is planned nowhere");
+    }
+}
+
+#[test]
+fn every_architecture_is_planned() {
+    for name in models::names() {
+        let shape = SHAPES.iter().find(|shape| shape.architecture == name);
+        let shape = shape.unwrap_or_else(|| panic!("{name} is planned nowhere"));
+        let plan = plan(shape, &device("h200"), ContextWish::AtMost(8192)).unwrap();
+        assert_eq!(plan.context_reason, ContextReason::Default, "{name}");
+    }
 }
 
 /// A device with so much room and nothing else changed.
@@ -79,18 +120,72 @@ fn what_the_device_lacks_is_named_before_anything_is_loaded() {
         let mut target = device("phone-32kib");
         plan(shape, &target, ContextWish::AtMost(512)).unwrap();
         edit(&mut target);
-        plan(shape, &target, ContextWish::AtMost(512)).unwrap_err().to_string()
+        plan(shape, &target, ContextWish::AtMost(512)).err().unwrap().to_string()
     };
     let why = refusal(&|t| {
-        t.caps.capabilities.remove(&Capability::StorageBuffer16BitAccess);
+        t.caps.capabilities.remove(&Capability::VulkanMemoryModel);
     });
-    assert!(why.contains("needs StorageBuffer16BitAccess") && why.contains("phone"), "{why}");
+    assert!(why.contains("needs VulkanMemoryModel") && why.contains("phone"), "{why}");
     let why = refusal(&|t| t.caps.limits.max_workgroup_bytes = 1024);
     assert!(why.contains("bytes of workgroup memory"), "{why}");
     let why = refusal(&|t| t.caps.limits.max_invocations = 64);
     assert!(why.contains("invocations per workgroup"), "{why}");
     let why = refusal(&|t| t.caps.limits.max_grid = [1; 3]);
     assert!(why.contains("workgroups along x"), "{why}");
+}
+
+/// A plan of the first shape with one thing changed, and why it is refused.
+fn changed(
+    shape: impl Fn(&mut Shape),
+    graph: impl Fn(&mut Graph),
+    format: impl Fn(usize, u32) -> Option<u32>,
+    context: ContextWish,
+) -> Result<Plan, PlanError> {
+    let registry = Registry::builtin();
+    let mut changed = SHAPES[0];
+    shape(&mut changed);
+    let mut described = models::describe(&changed).unwrap().graph;
+    graph(&mut described);
+    let type_id = |t: TensorId| format(t.0, changed.type_id(&described.tensors[t.0], &registry)?);
+    Plan::new(&described, &type_id, &registry, &device("h200"), PlanOptions::new(context))
+}
+
+#[test]
+fn every_refusal_has_a_neighbor_that_is_planned() {
+    let known = |_: usize, id: u32| Some(id);
+    let short = ContextWish::AtMost(512);
+    let shaped = |edit: &dyn Fn(&mut Shape)| changed(edit, |_| (), known, short).err();
+    let graphed = |edit: &dyn Fn(&mut Graph)| changed(|_| (), edit, known, short).err();
+    assert_eq!(shaped(&|_| ()), None);
+
+    let unknown = changed(|_| (), |_| (), |at, id| (at != 3).then_some(id), short).err();
+    assert!(
+        matches!(&unknown, Some(PlanError::NoFormat { tensor }) if tensor.starts_with("blk.0.")),
+        "{unknown:?}"
+    );
+    let ragged = shaped(&|s| s.n_ff = 1536 + 16);
+    assert!(matches!(ragged, Some(PlanError::RowLength { row: 1552, .. })), "{ragged:?}");
+    assert_eq!(shaped(&|s| s.n_ff = 1536 + 32), None);
+    let wide = shaped(&|s| (s.head_dim, s.n_head, s.n_head_kv) = (576, 2, 1));
+    assert!(matches!(wide, Some(PlanError::HeadDim { found: 576, .. })), "{wide:?}");
+    assert_eq!(shaped(&|s| (s.head_dim, s.n_head, s.n_head_kv) = (128, 2, 1)), None);
+    let recurrent = graphed(&|g| g.layers[4] = LayerState::Recurrent { n_state: 64, n_history: 3 });
+    assert_eq!(recurrent, Some(PlanError::State { layer: 4 }));
+    let cap = |g: &mut Graph, at: usize| {
+        let x = g.nodes[at].op.inputs().next().unwrap();
+        g.nodes[at].op = Op::SoftCap { x, cap: 30.0 };
+    };
+    let capped = graphed(&|g| cap(g, 5));
+    assert!(matches!(capped, Some(PlanError::Word { .. })), "{capped:?}");
+    let endless = changed(|_| (), |_| (), known, ContextWish::Exactly(1 << 40)).err();
+    assert!(matches!(endless, Some(PlanError::TooLarge { .. })), "{endless:?}");
+    let long = changed(|_| (), |_| (), known, ContextWish::Exactly(1 << 31)).err();
+    assert!(matches!(long, Some(PlanError::Binding { .. })), "{long:?}");
+    // Each is a sentence that names what it is about.
+    for refusal in [unknown, ragged, wide, recurrent, capped, endless, long].into_iter().flatten() {
+        let text = refusal.to_string();
+        assert!(text.len() > 20 && text.lines().count() == 1, "{text}");
+    }
 }
 
 #[test]

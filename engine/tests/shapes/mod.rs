@@ -5,6 +5,7 @@ use kiln_engine::models::{FileFacts, KeyValue};
 use kiln_kernels::Registry;
 
 /// A model's sizes and the format of its matrices.
+#[derive(Clone, Copy)]
 pub struct Shape {
     pub name: &'static str,
     pub architecture: &'static str,
@@ -24,22 +25,106 @@ pub struct Shape {
     pub format: &'static str,
 }
 
-pub const SHAPES: &[Shape] = &[Shape {
-    name: "smollm2-135m",
-    architecture: "llama",
-    n_layer: 30,
-    n_embd: 576,
-    n_head: 9,
-    n_head_kv: 3,
-    head_dim: 64,
-    n_ff: 1536,
-    n_vocab: 49152,
-    tied: true,
-    rope_theta: 1e5,
-    keys: &[],
-    layer_tensors: |_| Vec::new(),
-    format: "Q4_1",
-}];
+/// Models of each architecture, small and large.
+pub const SHAPES: &[Shape] = &[
+    Shape {
+        name: "smollm2-135m",
+        architecture: "llama",
+        n_layer: 30,
+        n_embd: 576,
+        n_head: 9,
+        n_head_kv: 3,
+        head_dim: 64,
+        n_ff: 1536,
+        n_vocab: 49152,
+        tied: true,
+        rope_theta: 1e5,
+        keys: &[],
+        layer_tensors: |_| Vec::new(),
+        format: "Q4_1",
+    },
+    Shape {
+        name: "qwen2.5-0.5b",
+        architecture: "qwen2",
+        n_layer: 24,
+        n_embd: 896,
+        n_head: 14,
+        n_head_kv: 2,
+        head_dim: 64,
+        n_ff: 4864,
+        n_vocab: 151936,
+        tied: true,
+        rope_theta: 1e6,
+        keys: &[],
+        layer_tensors: biases,
+        format: "Q8_0",
+    },
+    Shape {
+        name: "qwen3-8b",
+        architecture: "qwen3",
+        n_layer: 36,
+        n_embd: 4096,
+        n_head: 32,
+        n_head_kv: 8,
+        head_dim: 128,
+        n_ff: 12288,
+        n_vocab: 151936,
+        tied: false,
+        rope_theta: 1e6,
+        keys: &[],
+        layer_tensors: head_norms,
+        format: "Q8_0",
+    },
+    Shape {
+        name: "gemma3-270m",
+        architecture: "gemma3",
+        n_layer: 18,
+        n_embd: 640,
+        n_head: 4,
+        n_head_kv: 1,
+        head_dim: 256,
+        n_ff: 2048,
+        n_vocab: 262144,
+        tied: true,
+        rope_theta: 1e6,
+        keys: &[("attention.sliding_window", KeyValue::Int(512))],
+        layer_tensors: |shape| [head_norms(shape), post_norms(shape)].concat(),
+        format: "Q8_0",
+    },
+    Shape {
+        name: "gemma2-2b",
+        architecture: "gemma2",
+        n_layer: 26,
+        n_embd: 2304,
+        n_head: 8,
+        n_head_kv: 4,
+        head_dim: 256,
+        n_ff: 9216,
+        n_vocab: 256000,
+        tied: true,
+        rope_theta: 1e4,
+        keys: &[
+            ("attention.sliding_window", KeyValue::Int(4096)),
+            ("attn_logit_softcapping", KeyValue::Float(50.0)),
+            ("final_logit_softcapping", KeyValue::Float(30.0)),
+        ],
+        layer_tensors: post_norms,
+        format: "Q8_0",
+    },
+];
+
+fn biases(shape: &Shape) -> Vec<(&'static str, Vec<usize>)> {
+    let (n_q, n_kv) = (shape.n_head * shape.head_dim, shape.n_head_kv * shape.head_dim);
+    vec![("attn_q.bias", vec![n_q]), ("attn_k.bias", vec![n_kv]), ("attn_v.bias", vec![n_kv])]
+}
+
+fn head_norms(shape: &Shape) -> Vec<(&'static str, Vec<usize>)> {
+    vec![("attn_q_norm.weight", vec![shape.head_dim]), ("attn_k_norm.weight", vec![shape.head_dim])]
+}
+
+fn post_norms(shape: &Shape) -> Vec<(&'static str, Vec<usize>)> {
+    vec![("post_attention_norm.weight", vec![shape.n_embd]), ("post_ffw_norm.weight", vec![shape.n_embd])]
+}
 
 impl Shape {
     /// Norms and biases are f32, everything else in the shape's format.
