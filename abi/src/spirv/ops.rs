@@ -300,6 +300,7 @@ ops! {
     AtomicOr = 241, Typed, [Id, Scope, Semantics, Id], Atomic, [];
     AtomicXor = 242, Typed, [Id, Scope, Semantics, Id], Atomic, [];
     // Control flow
+    Phi = 245, Typed, [Ids], Pure, [];
     LoopMerge = 246, None, [Id, Id, LoopControl], Control, [];
     SelectionMerge = 247, None, [Id, SelectionControl], Control, [];
     Label = 248, Id, [], Control, [];

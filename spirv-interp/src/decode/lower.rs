@@ -9,6 +9,7 @@ use super::{
     flow::{self, Block, Function},
     globals::Globals,
     memory::{Pointer, Root},
+    phi::Phis,
     reader::Raw,
     types::Type,
 };
@@ -41,6 +42,7 @@ pub(super) struct Lower<'a> {
     next: Slot,
     /// Slots of constant scalars by their bits; `None` is the undefined one.
     pub(super) known: HashMap<Option<u32>, Slot>,
+    pub(super) phis: Phis,
     /// The scalars of each variable in workgroup memory.
     pub(super) workgroup_extents: Vec<std::ops::Range<u32>>,
     /// The function being laid out is one that a matrix instruction calls.
@@ -58,6 +60,7 @@ pub(super) fn lower(g: &Globals<'_>) -> Decoded<Program> {
         values: HashMap::new(),
         next: 0,
         known: HashMap::new(),
+        phis: Phis::collect(g.words)?,
         workgroup_extents: Vec::new(),
         in_callback: false,
         calls: Vec::new(),
@@ -251,6 +254,11 @@ impl<'a> Lower<'a> {
         }
         self.calls.push(id);
         let order = flow::order(f, word)?;
+        for raw in f.blocks.iter().flat_map(|b| &self.g.words.list[b.first..b.last]) {
+            if raw.op == Op::Phi {
+                self.reserve_phi(raw)?;
+            }
+        }
         let (mut start, mut jumps) = (HashMap::new(), Vec::new());
         for b in order {
             let (block, at) = (&f.blocks[b], self.program.code.len() as u32);
@@ -283,6 +291,9 @@ impl<'a> Lower<'a> {
         for raw in &self.g.words.list[block.first..block.last] {
             let (word, ops) = (raw.word, self.g.words.operands(raw));
             let jump = Inst { kind: Kind::Jump, ty: Number::U32, dst: 0, a: 0, b: 0, c: 0, word };
+            if matches!(raw.op, Op::Branch | Op::BranchConditional) {
+                self.leave(block.label, word)?;
+            }
             let inst = match raw.op {
                 Op::Branch => {
                     jumps.push((self.program.code.len(), [Some(ops[0]), None]));

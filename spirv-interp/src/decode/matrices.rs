@@ -130,11 +130,17 @@ impl Lower<'_> {
     }
 
     pub(super) fn copy_matrices(&mut self, word: u32, ty: u32, dst: &[Reg], src: u32) -> Decoded<()> {
-        let (row, (_, sharing)) = (self.matrices(word, src)?, self.shapes(word, ty)?);
+        let row = self.matrices(word, src)?;
         if row.len() != dst.len() {
             return Err(DecodeError::WrongId { word, id: src, expected: "a value of the function's type" });
         }
-        for (&dst, &first) in dst.iter().zip(row.iter()) {
+        self.move_matrices(word, ty, dst, &row)
+    }
+
+    /// dst ← src, the matrices of a value of type `ty`.
+    pub(super) fn move_matrices(&mut self, word: u32, ty: u32, dst: &[Reg], src: &[Reg]) -> Decoded<()> {
+        let (_, sharing) = self.shapes(word, ty)?;
+        for (&dst, &first) in dst.iter().zip(src) {
             let from = Place { first, dynamic: None, chain: None };
             self.emit_matrix(word, sharing, MatrixOp::Copy { dst, from })?;
         }

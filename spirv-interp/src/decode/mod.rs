@@ -13,6 +13,7 @@ mod groups;
 mod lower;
 mod matrices;
 mod memory;
+mod phi;
 mod print;
 mod products;
 mod reader;

@@ -71,6 +71,7 @@ impl Lower<'_> {
                 self.define(raw, vec![slot; n as usize]);
                 Ok(())
             }
+            Op::Phi => self.phi(raw),
             Op::FunctionCall => self.call(raw),
             Op::Variable => self.variable(raw),
             Op::Load => self.load(raw),

@@ -17,6 +17,7 @@ const ONLY_READ: &[Op] = &[
     Op::FunctionParameter,
     Op::FunctionCall,
     Op::ReturnValue,
+    Op::Phi,
     Op::CooperativeMatrixConvertNV,
     Op::CooperativeMatrixReduceNV,
     Op::CooperativeMatrixLoadTensorNV,
