@@ -111,6 +111,29 @@ OpCooperativeMatrixStoreKHR %py %c %u_0 %u_8
 }
 
 #[test]
+fn halves_of_scalars_in_workgroup_memory() {
+    // Rows of two f16 fill a u32 each, rows of one leave the upper half.
+    let body = "
+%t = OpAccessChain %Workgroup_u32 %words %u_0
+OpCooperativeMatrixStoreKHR %t %two %u_0 %u_1 NonPrivatePointer
+OpControlBarrier %u_3 %u_3 %u_24840
+%p = OpAccessChain %Workgroup_u32 %words %lane
+%w = OpLoad %u32 %p NonPrivatePointer
+%f = OpConvertUToF %f32 %w
+%pl = OpAccessChain %StorageBuffer_f32 %y %u_0 %lane
+OpStore %pl %f
+";
+    let mut f = fixture(body).shared("words", "u32", 4);
+    f.declare += "
+%Two = OpTypeCooperativeMatrixKHR %f16 %u_3 %u_4 %u_2 %u_2
+%One = OpTypeCooperativeMatrixKHR %f16 %u_3 %u_4 %u_1 %u_2
+%two = OpConstantComposite %Two %h_1
+%one = OpConstantComposite %One %h_1
+";
+    traps(&f, "%t %two", "%t %one", &TrapKind::Uninitialized, "OpStore %pl", "uninitialized");
+}
+
+#[test]
 fn lanes_that_stay_away() {
     let f = fixture(
         "

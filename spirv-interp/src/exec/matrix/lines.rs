@@ -1,5 +1,7 @@
 //! Matrices in memory: bounds, races and definedness of each element, and rows or columns at a stride.
 
+use std::collections::HashMap;
+
 use super::{
     super::memory::{self, Stop},
     Failed, Matrix, Together,
@@ -179,16 +181,21 @@ impl Together<'_, '_> {
         source: &Source,
         base: Base,
         shape: &Shape,
-        places: impl Iterator<Item = (usize, u64)>,
+        places: impl Iterator<Item = (usize, u64)> + Clone,
         from: &Matrix,
     ) -> Result<(), Failed> {
         let access = self.p.accesses[source.access as usize];
         let size = access.bytes as usize;
+        let scalars = if source.workgroup && access.bytes < source.scalar_bytes {
+            self.scalars(source, base, shape, places.clone(), from)?
+        } else {
+            HashMap::new()
+        };
         let mut count = 0;
         for (e, at) in places {
             count += 1;
             if source.workgroup {
-                self.write_workgroup(source, &access, base, shape, e, at, from)?;
+                self.write_workgroup(source, &access, base, shape, (e, at), from, &scalars)?;
                 continue;
             }
             let v = &self.m.memory.views[access.binding as usize];
@@ -213,6 +220,31 @@ impl Together<'_, '_> {
         Ok(())
     }
 
+    /// The scalars of workgroup memory that narrower elements go into, each with whether it is undefined afterwards: an
+    /// element is, or a part that nothing wrote stays.
+    fn scalars(
+        &self,
+        source: &Source,
+        base: Base,
+        shape: &Shape,
+        places: impl Iterator<Item = (usize, u64)>,
+        from: &Matrix,
+    ) -> Result<HashMap<usize, bool>, Failed> {
+        let (mut parts, size): (HashMap<usize, (u32, bool)>, _) = (HashMap::new(), shape.elem.bytes());
+        for (e, at) in places {
+            let (cells, _) = self.cells(source, base, shape, e, at, size)?;
+            for i in cells {
+                let (bytes, unknown) = parts.entry(i).or_default();
+                *bytes += size;
+                *unknown |= from.unknown(e);
+            }
+        }
+        let m = &self.m.memory;
+        let known = |i: usize| m.workgroup_clock.defined(&m.cells[i]);
+        let after = |(i, (bytes, unknown))| (i, unknown || bytes < source.scalar_bytes && !known(i));
+        Ok(parts.into_iter().map(after).collect())
+    }
+
     #[allow(clippy::too_many_arguments)]
     fn write_workgroup(
         &mut self,
@@ -220,9 +252,9 @@ impl Together<'_, '_> {
         access: &Access,
         base: Base,
         shape: &Shape,
-        e: usize,
-        at: u64,
+        (e, at): (usize, u64),
         from: &Matrix,
+        scalars: &HashMap<usize, bool>,
     ) -> Result<(), Failed> {
         let (cells, skip) = self.cells(source, base, shape, e, at, access.bytes)?;
         // Elements that share a scalar are one invocation's, or they would race with each other.
@@ -233,8 +265,7 @@ impl Together<'_, '_> {
         let mut mask = (u64::MAX >> (64 - 8 * access.bytes)) << (8 * skip);
         let whole = u64::MAX >> (64 - 8 * source.scalar_bytes);
         for i in cells {
-            // Of a scalar of which nothing was known a part is known now; the parts of one store come together.
-            let undefined = from.unknown(e);
+            let undefined = scalars.get(&i).copied().unwrap_or(from.unknown(e));
             if let Err(c) = m.workgroup_clock.store(&mut m.cells[i], &visit, undefined) {
                 let stop = m.conflict(c, &m.workgroup_clock, 0, "workgroup memory").into();
                 return Err(self.raced(&visit, stop));
@@ -262,7 +293,11 @@ impl Together<'_, '_> {
         Ok(pitch)
     }
 
-    fn places(shape: &Shape, lines: &Lines, pitch: u64) -> impl Iterator<Item = (usize, u64)> + use<> {
+    fn places(
+        shape: &Shape,
+        lines: &Lines,
+        pitch: u64,
+    ) -> impl Iterator<Item = (usize, u64)> + Clone + use<> {
         let (size, cols, column_major) =
             (u64::from(shape.elem.bytes()), shape.cols as usize, lines.column_major);
         (0..shape.len()).map(move |e| {

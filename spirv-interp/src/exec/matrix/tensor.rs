@@ -324,7 +324,7 @@ impl Together<'_, '_> {
 }
 
 /// The elements that have a place, with its distance from the pointer in bytes.
-fn places(spots: &[Spot], size: u64) -> impl Iterator<Item = (usize, u64)> + '_ {
+fn places(spots: &[Spot], size: u64) -> impl Iterator<Item = (usize, u64)> + Clone + '_ {
     spots.iter().enumerate().filter_map(move |(e, spot)| match spot {
         Spot::At { index, .. } => Some((e, index.saturating_mul(size))),
         _ => None,
