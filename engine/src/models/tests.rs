@@ -126,6 +126,86 @@ fn llama_rope_scalings_that_we_have_are_taken() {
     assert_eq!(rope(&file).magnitude, 1.0 + 0.1 * 4f64.ln());
 }
 
+/// The same layers as an architecture of the name, with the tensors that it has beside them.
+fn tiny_as(name: &str) -> PlainFile {
+    let mut file = tiny_llama();
+    file.keys = file.keys.iter().map(|(key, value)| (key.replace("llama", name), value.clone())).collect();
+    file.set("general.architecture", KeyValue::Text(name.into()));
+    for layer in 0..2 {
+        let shapes: &[(&str, &[usize])] = match name {
+            "qwen2" => &[("attn_q.bias", &[8]), ("attn_k.bias", &[4]), ("attn_v.bias", &[4])],
+            "qwen3" => &[("attn_q_norm.weight", &[2]), ("attn_k_norm.weight", &[2])],
+            "gemma2" => &[("post_attention_norm.weight", &[8]), ("post_ffw_norm.weight", &[8])],
+            _ => &[
+                ("attn_q_norm.weight", &[2]),
+                ("attn_k_norm.weight", &[2]),
+                ("post_attention_norm.weight", &[8]),
+                ("post_ffw_norm.weight", &[8]),
+            ],
+        };
+        shapes.iter().for_each(|(stem, shape)| file.add(&format!("blk.{layer}.{stem}"), shape));
+    }
+    file
+}
+
+/// For each layer its window, and the base of its queries' angles.
+fn windows(file: &PlainFile) -> Vec<(Option<usize>, f64)> {
+    let graph = describe(file).unwrap().graph;
+    let window = |state: &LayerState| if let LayerState::Kv { window, .. } = *state { window } else { None };
+    let thetas = graph
+        .nodes
+        .iter()
+        .filter_map(|n| if let Op::Rope { rope, .. } = n.op { Some(rope.theta) } else { None });
+    graph.layers.iter().map(window).zip(thetas.step_by(2)).collect()
+}
+
+#[test]
+fn every_architecture_describes_itself_and_misses_its_tensors() {
+    for name in names().into_iter().filter(|name| *name != "llama") {
+        let file = tiny_as(name);
+        describe(&file).unwrap();
+        let (own, _) = file.tensors.last().unwrap().clone();
+        let mut less = file.clone();
+        less.remove(&own);
+        assert_eq!(describe(&less).unwrap_err().reasons, [Decline::MissingTensor { name: own }]);
+    }
+}
+
+#[test]
+fn gemma_layers_have_windows_by_pattern() {
+    let mut file = tiny_as("gemma3");
+    assert_eq!(windows(&file), [(None, 1e4); 2], "no window, no local layer");
+    file.set("gemma3.attention.sliding_window", KeyValue::Int(16));
+    file.set("gemma3.rope.freq_base", KeyValue::Float(1e6));
+    assert_eq!(windows(&file), [(Some(16), 1e4); 2], "the first five of six");
+    file.set("gemma3.attention.sliding_window_pattern", KeyValue::Int(2));
+    assert_eq!(windows(&file), [(Some(16), 1e4), (None, 1e6)]);
+    let flags = |flags: &[bool]| KeyValue::List(flags.iter().map(|flag| KeyValue::Bool(*flag)).collect());
+    file.set("gemma3.attention.sliding_window_pattern", flags(&[false, true]));
+    file.set("gemma3.rope.freq_base_swa", KeyValue::Float(500.0));
+    assert_eq!(windows(&file), [(None, 1e6), (Some(16), 500.0)]);
+    for bad in [flags(&[true]), KeyValue::List(vec![KeyValue::Int(1); 2]), KeyValue::Int(0)] {
+        file.set("gemma3.attention.sliding_window_pattern", bad);
+        let declined = describe(&file).unwrap_err().to_string();
+        assert!(declined.starts_with("metadata key `gemma3.attention.sliding_window_pattern`"), "{declined}");
+    }
+    assert_eq!(windows(&tiny_as("gemma2")), [(Some(4096), 1e4), (None, 1e4)], "when the file is silent");
+}
+
+#[test]
+fn caps_are_numbers_or_absent() {
+    let caps = |value: KeyValue| {
+        let mut file = tiny_as("gemma2");
+        file.set("gemma2.final_logit_softcapping", value);
+        let graph = describe(&file).map_err(|declined| declined.to_string())?.graph;
+        Ok(graph.nodes.iter().filter(|node| matches!(node.op, Op::SoftCap { .. })).count())
+    };
+    assert_eq!(caps(KeyValue::Float(30.0)), Ok(1));
+    assert_eq!(caps(KeyValue::Float(0.0)), Ok(0));
+    let negative: Result<usize, String> = caps(KeyValue::Float(-1.0));
+    assert!(negative.unwrap_err().contains("final_logit_softcapping` is -1, expected"));
+}
+
 #[test]
 fn every_disagreement_is_a_named_decline() {
     let check = |edit: &dyn Fn(&mut PlainFile), expected: &str| {
@@ -158,6 +238,13 @@ fn every_disagreement_is_a_named_decline() {
     check(&|f| f.set("llama.rope.freq_base", KeyValue::Float(0.0)), "BadKey { key: \"llama.rope.freq_base\"");
     check(&|f| f.set("llama.rope.freq_base", KeyValue::Float(f64::NAN)), "BadKey");
     check(&|f| f.set("llama.rope.scaling.factor", KeyValue::Float(-2.0)), "BadKey");
+    check(
+        &|f| {
+            f.set("llama.rope.scaling.type", KeyValue::Text("yarn".into()));
+            f.set("llama.rope.freq_base", KeyValue::Float(1.0));
+        },
+        "BadKey { key: \"llama.rope.freq_base\"",
+    );
     for (key, value) in [
         ("rope.scaling.type", KeyValue::Text("longrope".into())),
         ("rope.scaling.yarn_log_multiplier", KeyValue::Float(0.1)),
