@@ -1,21 +1,23 @@
 //! From graph words to launches.
 
+mod attention;
+mod weights;
+
 use std::collections::BTreeMap;
 
 use kiln_abi::{BufferId, BufferRange, DeviceCaps, Limits};
 use kiln_kernels::{
-    Call, FormatRow, Registry, activations,
+    Call, Registry, activations,
     add::{Add, AddArgs, AddPush},
     add_bias::{AddBias, AddBiasArgs, AddBiasPush},
     add_rms_norm::{AddRmsNorm, AddRmsNormArgs, AddRmsNormPush},
     advance::{Advance, AdvanceArgs, AdvancePush},
     argmax::{Argmax, ArgmaxArgs, ArgmaxPush},
-    attention::{self, AttentionArgs, AttentionPush},
     gather_rows::{GatherRows, GatherRowsArgs, GatherRowsPush},
     gemv::{Arm, Form, GemvOperands, GemvPush, Shape},
     get_rows::{GetRowsOperands, GetRowsPush},
     glu::{Glu, GluArgs, GluPush},
-    kv_store::{KvStore, KvStoreArgs, KvStorePush, PAGE},
+    kv_store::PAGE,
     rms_norm::{RmsNorm, RmsNormArgs, RmsNormPush},
     rope::{Rope as RopeKernel, RopeArgs, RopePush},
     scale::{Scale, ScaleArgs, ScalePush},
@@ -28,9 +30,7 @@ use super::{
     RING_WORDS, StepClass, scratch::Scratch,
 };
 use crate::forward::PREFILL_WINDOW;
-use crate::graph::{
-    Activation, Attention, Graph, LayerState, Node, Op, Rope, RopePairs, TensorId, TensorRole, ValueId,
-};
+use crate::graph::{Activation, Graph, Node, Op, Rope, RopePairs, TensorId, ValueId};
 
 /// Rows of a prefill step, at most.
 const WINDOW: u32 = PREFILL_WINDOW as u32;
@@ -296,61 +296,6 @@ impl<'a> Planner<'a> {
         }
     }
 
-    // ---- weights -----------------------------------------------------------------------------------------------
-
-    fn format(&self, tensor: TensorId) -> Result<&'a FormatRow, PlanError> {
-        let row = (self.type_id)(tensor).and_then(|id| self.registry.format(id));
-        row.ok_or_else(|| PlanError::NoFormat { tensor: self.graph.tensors[tensor.0].name.clone() })
-    }
-
-    /// The pieces of a matrix, each within a binding.
-    fn matrix(&mut self, tensor: TensorId) -> Result<(&'a FormatRow, Vec<Piece>), PlanError> {
-        let format = self.format(tensor)?;
-        if let Some(pieces) = self.shared.get(&tensor) {
-            return Ok((format, pieces.clone()));
-        }
-        let spec = &self.graph.tensors[tensor.0];
-        debug_assert!(matches!(spec.role, TensorRole::Embedding | TensorRole::Matrix));
-        let (m, row) = (spec.shape[0], spec.shape[1]);
-        if !row.is_multiple_of(format.row_multiple as usize) {
-            let (tensor, multiple) = (spec.name.clone(), format.row_multiple);
-            return Err(PlanError::RowLength { tensor, row, multiple });
-        }
-        let bytes = |rows: u64| (format.device_bytes)(rows * row as u64);
-        let m = index("a matrix's number of rows", m)?;
-        let fitting = self.caps.limits.max_binding_bytes / bytes(PIECE_ROWS).max(1) * PIECE_ROWS;
-        let most = u32::try_from(fitting.max(PIECE_ROWS)).unwrap_or(u32::MAX);
-        let mut pieces = Vec::new();
-        for first in (0..m).step_by(most as usize) {
-            let rows = most.min(m - first);
-            let holds = Holds::Blocks { tensor, first, m: rows };
-            let buffer = self.buffer(spec.name.clone(), bytes(rows.into()), holds);
-            pieces.push(Piece { buffer, first, m: rows });
-        }
-        self.shared.insert(tensor, pieces.clone());
-        Ok((format, pieces))
-    }
-
-    fn floats(&mut self, tensor: TensorId) -> usize {
-        if let Some(buffer) = self.shared.get(&tensor).and_then(|p| p.first()).map(|p| p.buffer) {
-            return buffer;
-        }
-        let spec = &self.graph.tensors[tensor.0];
-        let buffer = self.buffer(spec.name.clone(), 4 * spec.n_elems() as u64, Holds::Floats(tensor));
-        self.shared.insert(tensor, vec![Piece { buffer, first: 0, m: 1 }]);
-        buffer
-    }
-
-    fn angles(&mut self, rope: Rope) -> usize {
-        if let Some((_, buffer)) = self.angles.iter().find(|(known, _)| *known == rope) {
-            return *buffer;
-        }
-        let bytes = 4 * rope.n_rot as u64 * u64::from(self.context.n_ctx);
-        let buffer = self.buffer("rotation angles", bytes, Holds::Angles(rope));
-        self.angles.push((rope, buffer));
-        buffer
-    }
-
     // ---- words -------------------------------------------------------------------------------------------------
 
     fn embed(&mut self, step: &mut Step, table: TensorId, y: usize) -> Result<(), PlanError> {
@@ -463,73 +408,6 @@ impl<'a> Planner<'a> {
         };
         step.launch("rope", Call::new(RopeKernel::new(rope.pairs == RopePairs::Halves), &args));
         Ok(())
-    }
-
-    fn attention(
-        &mut self,
-        step: &mut Step,
-        [q, k, v]: [ValueId; 3],
-        layer: usize,
-        words: Attention,
-        y: usize,
-    ) -> Result<(), PlanError> {
-        let head_dim = index("a head", words.head_dim)?;
-        let ty = self.context.kv_type;
-        if !attention::serves(head_dim, ty) {
-            return Err(PlanError::HeadDim { found: words.head_dim, ty });
-        }
-        let (n_head, n_head_kv) = (index("heads", words.n_head)?, index("heads", words.n_head_kv)?);
-        let (keys, values) = self.pages(layer)?;
-        let Context { n_slots, max_pages, n_pages, .. } = self.context;
-        let rows = step.class.rows;
-        let store = KvStoreArgs {
-            k: self.range(step.values[&k]).into(),
-            v: self.range(step.values[&v]).into(),
-            step: self.range(self.fixed.step).into(),
-            table: self.range(self.fixed.table).into(),
-            k_pages: self.range(keys).into(),
-            v_pages: self.range(values).into(),
-            p: KvStorePush { rows, n_head_kv, max_pages, n_slots, n_pages },
-        };
-        step.launch("kv_store", Call::new(KvStore::new(head_dim, ty), &store));
-        let window = words.window.map_or(0, |w| u32::try_from(w).unwrap_or(u32::MAX));
-        let args = AttentionArgs {
-            q: self.range(step.values[&q]).into(),
-            k_pages: self.range(keys).into(),
-            v_pages: self.range(values).into(),
-            step: self.range(self.fixed.step).into(),
-            table: self.range(self.fixed.table).into(),
-            y: self.range(y).into(),
-            p: AttentionPush {
-                rows,
-                n_head,
-                n_head_kv,
-                max_pages,
-                n_slots,
-                n_pages,
-                window,
-                scale: words.scale,
-                soft_cap: words.soft_cap.unwrap_or(0.0),
-            },
-        };
-        step.launch("attention", Call::new(attention::Attention::new(head_dim, ty), &args));
-        Ok(())
-    }
-
-    /// Keys and values of a layer.
-    fn pages(&mut self, layer: usize) -> Result<(usize, usize), PlanError> {
-        if let Some(pages) = self.layers.get(&layer) {
-            return Ok(*pages);
-        }
-        let LayerState::Kv { n_head_kv, head_dim, .. } = self.graph.layers[layer] else {
-            return Err(PlanError::State { layer });
-        };
-        let lines = u64::from(self.context.n_pages) * u64::from(PAGE) * n_head_kv as u64;
-        let bytes = 4 * lines * u64::from(self.context.kv_type.line_words(index("a head", head_dim)?));
-        let keys = self.buffer(format!("keys of layer {layer}"), bytes, Holds::Keys { layer });
-        let values = self.buffer(format!("values of layer {layer}"), bytes, Holds::Values { layer });
-        self.layers.insert(layer, (keys, values));
-        Ok((keys, values))
     }
 
     fn glu(

@@ -1,0 +1,80 @@
+//! Attention and the pages that it keeps.
+
+use kiln_kernels::{
+    Call,
+    attention::{self, AttentionArgs, AttentionPush},
+    kv_store::{KvStore, KvStoreArgs, KvStorePush, PAGE},
+};
+
+use super::{Planner, Step, index};
+use crate::graph::{Attention, LayerState, ValueId};
+use crate::plan::{Context, Holds, PlanError};
+
+impl Planner<'_> {
+    pub(super) fn attention(
+        &mut self,
+        step: &mut Step,
+        [q, k, v]: [ValueId; 3],
+        layer: usize,
+        words: Attention,
+        y: usize,
+    ) -> Result<(), PlanError> {
+        let head_dim = index("a head", words.head_dim)?;
+        let ty = self.context.kv_type;
+        if !attention::serves(head_dim, ty) {
+            return Err(PlanError::HeadDim { found: words.head_dim, ty });
+        }
+        let (n_head, n_head_kv) = (index("heads", words.n_head)?, index("heads", words.n_head_kv)?);
+        let (keys, values) = self.pages(layer)?;
+        let Context { n_slots, max_pages, n_pages, .. } = self.context;
+        let rows = step.class.rows;
+        let store = KvStoreArgs {
+            k: self.range(step.values[&k]).into(),
+            v: self.range(step.values[&v]).into(),
+            step: self.range(self.fixed.step).into(),
+            table: self.range(self.fixed.table).into(),
+            k_pages: self.range(keys).into(),
+            v_pages: self.range(values).into(),
+            p: KvStorePush { rows, n_head_kv, max_pages, n_slots, n_pages },
+        };
+        step.launch("kv_store", Call::new(KvStore::new(head_dim, ty), &store));
+        let window = words.window.map_or(0, |w| u32::try_from(w).unwrap_or(u32::MAX));
+        let args = AttentionArgs {
+            q: self.range(step.values[&q]).into(),
+            k_pages: self.range(keys).into(),
+            v_pages: self.range(values).into(),
+            step: self.range(self.fixed.step).into(),
+            table: self.range(self.fixed.table).into(),
+            y: self.range(y).into(),
+            p: AttentionPush {
+                rows,
+                n_head,
+                n_head_kv,
+                max_pages,
+                n_slots,
+                n_pages,
+                window,
+                scale: words.scale,
+                soft_cap: words.soft_cap.unwrap_or(0.0),
+            },
+        };
+        step.launch("attention", Call::new(attention::Attention::new(head_dim, ty), &args));
+        Ok(())
+    }
+
+    /// Keys and values of a layer.
+    fn pages(&mut self, layer: usize) -> Result<(usize, usize), PlanError> {
+        if let Some(pages) = self.layers.get(&layer) {
+            return Ok(*pages);
+        }
+        let LayerState::Kv { n_head_kv, head_dim, .. } = self.graph.layers[layer] else {
+            return Err(PlanError::State { layer });
+        };
+        let lines = u64::from(self.context.n_pages) * u64::from(PAGE) * n_head_kv as u64;
+        let bytes = 4 * lines * u64::from(self.context.kv_type.line_words(index("a head", head_dim)?));
+        let keys = self.buffer(format!("keys of layer {layer}"), bytes, Holds::Keys { layer });
+        let values = self.buffer(format!("values of layer {layer}"), bytes, Holds::Values { layer });
+        self.layers.insert(layer, (keys, values));
+        Ok((keys, values))
+    }
+}
