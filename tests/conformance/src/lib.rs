@@ -5,6 +5,11 @@
 
 pub mod language;
 
+/// The guide's examples, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/kernels.md")]
+mod guide {}
+
 use kiln_abi::{Device, LaunchError, StagedKernel, launch::check_device};
 use kiln_kernels::{
     Registry, Variant,
