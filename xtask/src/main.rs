@@ -10,6 +10,7 @@ mod demo;
 mod dump_diff;
 mod golden;
 mod lavapipe;
+mod new_kernel;
 mod pip;
 mod process;
 mod setup;
@@ -34,6 +35,7 @@ usage: cargo xtask COMMAND
   bench peer MODEL     another engine ($KILN_PEER) and kiln in turn, appended to bench/records; as for `kiln bench`
                        -p -n -d -r, and --rounds N, --no-rms; $KILN_BIN is a kiln that is built already
   dump-diff REV        what the kernels' words are now against what they were at a revision
+  new-kernel NAME      a kernel that runs, its reference and their rows, to start from
 
 The cache is $KILN_CACHE, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.
 ";
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         ["bench", "peer", args @ ..] => bench::peer(args),
         ["dump-diff", rev] => dump_diff::dump_diff(rev),
         ["golden"] => golden::accept(),
+        ["new-kernel", name] => new_kernel::new_kernel(name),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;
