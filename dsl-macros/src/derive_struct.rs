@@ -107,5 +107,9 @@ fn structure(s: ItemStruct) -> syn::Result<TokenStream> {
         // A struct value may exist in kernels only.
         #[allow(dead_code)]
         const _: fn(#(#host),*) -> #name = |#(#names),*| #name { #(#names),* };
+        #[allow(dead_code)]
+        const _: fn(&#name) = |host| {
+            let _ = (#(&host.#names,)*);
+        };
     })
 }

@@ -301,6 +301,20 @@ impl<T: Elem> Shared<T> {
         });
         Shared { base, len, of: PhantomData }
     }
+
+    /// The same memory for another purpose: `len` elements of it, at most as many as there are. What was called by the
+    /// old name is gone, so Rust refuses a read of it; a barrier stands between its last read and the first new store.
+    #[track_caller]
+    pub fn reuse(self, len: impl Read<Out = Ex<u32>>) -> Self {
+        let at = Location::caller();
+        let len = host_length(len.read(), at);
+        if len > self.len {
+            let message = format!("the memory has {} elements; {len} do not fit", self.len);
+            with(|s| s.b.error("E113", message, at));
+        }
+        barrier();
+        Shared { base: self.base, len, of: PhantomData }
+    }
 }
 
 impl<T: Elem> Shared<T> {

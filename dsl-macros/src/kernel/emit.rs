@@ -308,6 +308,7 @@ fn bind(options: &Options, params: &[Param], errors: &mut Vec<syn::Error>) -> To
             Param::Comptime { .. } => {}
         }
     }
+    let count = ranges.len();
     let push_name = push.map(|name| quote!(let #name = &args.#name;));
     let push_bytes = match push {
         Some(name) => quote!(::kiln_dsl::private::Push::bytes(&args.#name)),
@@ -317,7 +318,9 @@ fn bind(options: &Options, params: &[Param], errors: &mut Vec<syn::Error>) -> To
         #host
         #push_name
         ::kiln_dsl::private::LaunchArgs {
-            bindings: [#(#ranges),*].into_iter().flatten().collect(),
+            bindings: ::core::iter::Iterator::collect(::core::iter::Iterator::flatten(
+                <[::core::option::Option<::kiln_dsl::private::abi::BufferRange>; #count] as ::core::iter::IntoIterator>::into_iter([#(#ranges),*]),
+            )),
             needed_bytes: [#(#needed),*].into_iter().flatten().collect(),
             push: #push_bytes,
             grid: #grid,

@@ -1,13 +1,14 @@
 //! What lanes hand each other: a reduce-scatter over arrays of variables, and tables in workgroup memory.
 
-use kiln_abi::Device;
+use kiln_abi::{Device, Kernel};
 use kiln_dsl::prelude::*;
 
-use super::{Row, same, words_of};
+use super::{Row, same, text, words_of};
 
 pub(super) const CASES: &[Row] = &[
     ("reduce-scatter by shuffle_xor", reduce_scattered),
     ("folds over clusters", clusters_folded),
+    ("workgroup memory in two phases", memory_reused),
     ("a table staged into workgroup memory", table_staged),
 ];
 
@@ -52,6 +53,40 @@ fn reduce_scattered(device: &dyn Device) -> Result<(), String> {
         same(&found, &expected)?;
     }
     Ok(())
+}
+
+/// y = x reversed in its workgroup, then the sum of each half of that; one array does for both.
+#[kernel(local_size = 64, grid = 2)]
+fn two_phases(x: &Buf<u32>, y: &BufMut<u32>) {
+    let t = local_id();
+    let tile = Shared::<u32>::new(64);
+    tile[t] = x[global_id_x()];
+    barrier();
+    let mine = tile[63 - t];
+    y[global_id_x()] = mine;
+    let halves = tile.reuse(2);
+    if t < 2 {
+        halves[t] = 0;
+    }
+    barrier();
+    atomic::add(&halves[t / 32], mine);
+    barrier();
+    if t < 2 {
+        y[128 + workgroup_id_x() * 2 + t] = halves[t];
+    }
+}
+
+fn memory_reused(device: &dyn Device) -> Result<(), String> {
+    let bytes = TwoPhases.stage().map_err(text)?.layout.workgroup_bytes;
+    if bytes != 256 {
+        return Err(format!("expected 256 bytes of workgroup memory; found {bytes}"));
+    }
+    let x: Vec<u32> = (0..128).map(|i| i * i + 3).collect();
+    let reversed: Vec<u32> = x.chunks_exact(64).flat_map(|row| row.iter().rev().copied()).collect();
+    let sums = reversed.chunks_exact(32).map(|half| half.iter().sum::<u32>());
+    let expected: Vec<u32> = reversed.iter().copied().chain(sums).collect();
+    let args = |r: &[kiln_abi::BufferRange]| TwoPhasesArgs { x: r[0].into(), y: r[1].into() };
+    same(&words_of(device, &TwoPhases, &[&x, &[0; 132]], args)?, &expected)
 }
 
 /// y[i] = table[x[i]], the table read once per workgroup.

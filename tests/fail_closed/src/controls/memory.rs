@@ -9,6 +9,7 @@ use crate::Control;
 /// Name of the fixture, staging of its twin.
 pub fn all() -> Vec<Control> {
     vec![
+        ("shared_after_reuse", || shared_after_reuse::Case::new().stage()),
         ("print_too_few", || print_too_few::Case::new().stage()),
         ("print_too_many", || print_too_many::Case::new().stage()),
         ("print_format", || print_format::Case::new().stage()),
@@ -151,5 +152,21 @@ pub mod print_without_text {
         let i = global_id_x();
         kprintln!("{}", i);
         y[i] = x[i];
+    }
+}
+
+pub mod shared_after_reuse {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let i = global_id_x();
+        let a = Shared::<f32>::new(64);
+        a[local_id()] = x[i];
+        barrier();
+        y[i] = a[63 - local_id()];
+        let b = a.reuse(64);
+        b[local_id()] = 2.0;
+        y[i] = b[local_id()];
     }
 }

@@ -71,6 +71,15 @@ mod bad {
     }
 
     #[kernel(local_size = 8, grid = 1)]
+    pub fn reuses(y: &BufMut<u32>) {
+        let a = Shared::<u32>::new(8);
+        a[local_id()] = 1;
+        let b = a.reuse(9); //~ E113 reuse
+        b[local_id()] = 2;
+        y[0] = 1;
+    }
+
+    #[kernel(local_size = 8, grid = 1)]
     pub fn steps(y: &BufMut<u32>) {
         for i in (0..8).step_by(0) { //~ E107 for
             y[i] = 1;
@@ -298,6 +307,15 @@ mod good {
     }
 
     #[kernel(local_size = 8, grid = 1)]
+    pub fn reuses(y: &BufMut<u32>) {
+        let a = Shared::<u32>::new(9);
+        a[local_id()] = 1;
+        let b = a.reuse(9);
+        b[local_id()] = 2;
+        y[0] = 1;
+    }
+
+    #[kernel(local_size = 8, grid = 1)]
     pub fn steps(y: &BufMut<u32>) {
         for i in (0..8).step_by(1) {
             y[i] = 1;
@@ -474,7 +492,7 @@ macro_rules! pairs {
 pub fn staged() -> Vec<(&'static str, Staged, Staged)> {
     pairs! {
         Literals Indices Lengths Arithmetic Sizes Steps Dimensions HostJump Recursion MutualRecursion Unreachable
-        Escape Unused Clusters BarrierInBranch BarrierAfterReturn BarrierInLoop SubgroupInBranch ManyInvocations MuchMemory
+        Escape Unused Clusters Reuses BarrierInBranch BarrierAfterReturn BarrierInLoop SubgroupInBranch ManyInvocations MuchMemory
         BeyondTheArm
     }
 }

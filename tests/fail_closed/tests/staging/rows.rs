@@ -88,6 +88,30 @@ const ROWS: &[(&str, &[&str])] = &[
     ("a barrier that some invocations miss", &["BarrierInBranch", "BarrierAfterReturn", "BarrierInLoop"]),
     ("a subgroup operation that some lanes miss", &["SubgroupInBranch"]),
     ("clusters of other than a power of two", &["Clusters"]),
+    ("memory reused for more than there is, or read afterwards", &["Reuses", "shared_after_reuse"]),
+    (
+        "choices that take nothing, twice or not all",
+        &["match_open", "match_twice", "match_empty_range", "match_after_wildcard"],
+    ),
+    (
+        "patterns of a match",
+        &["match_pattern", "match_binding", "match_guard", "match_of_float", "match_types"],
+    ),
+    (
+        "struct values",
+        &[
+            "struct_without_derive",
+            "struct_missing_field",
+            "struct_field_type",
+            "struct_rest",
+            "struct_added",
+        ],
+    ),
+    (
+        "atomics on what has none",
+        &["atomic_of_float", "atomic_narrow", "atomic_on_variable", "atomic_on_read_only", "atomic_of_value"],
+    ),
+    ("lines to print", &["print_too_few", "print_too_many", "print_format", "print_vector"]),
     ("more than every device has", &["ManyInvocations", "MuchMemory"]),
     ("a capability beyond the arm", &["BeyondTheArm", "requires_unknown"]),
 ];
