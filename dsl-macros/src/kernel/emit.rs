@@ -308,7 +308,7 @@ fn bind(options: &Options, params: &[Param], errors: &mut Vec<syn::Error>) -> To
             Param::Comptime { .. } => {}
         }
     }
-    let count = ranges.len();
+    let (count, given, asked) = (ranges.len(), hidden("given"), hidden("asked"));
     let push_name = push.map(|name| quote!(let #name = &args.#name;));
     let push_bytes = match push {
         Some(name) => quote!(::kiln_dsl::private::Push::bytes(&args.#name)),
@@ -317,11 +317,11 @@ fn bind(options: &Options, params: &[Param], errors: &mut Vec<syn::Error>) -> To
     quote! {
         #host
         #push_name
+        let #given: [::core::option::Option<::kiln_dsl::private::abi::BufferRange>; #count] = [#(#ranges),*];
+        let #asked: [::core::option::Option<::core::option::Option<u64>>; #count] = [#(#needed),*];
         ::kiln_dsl::private::LaunchArgs {
-            bindings: ::core::iter::Iterator::collect(::core::iter::Iterator::flatten(
-                <[::core::option::Option<::kiln_dsl::private::abi::BufferRange>; #count] as ::core::iter::IntoIterator>::into_iter([#(#ranges),*]),
-            )),
-            needed_bytes: [#(#needed),*].into_iter().flatten().collect(),
+            bindings: #given.into_iter().flatten().collect(),
+            needed_bytes: #asked.into_iter().flatten().collect(),
             push: #push_bytes,
             grid: #grid,
         }
