@@ -6,6 +6,7 @@ use kiln_spirv_interp::{InterpOptions, Interpreter};
 /// Runs a kernel that reads `x` and writes `out` words of `y`, which start as `fill`.
 ///
 /// `args` puts the two ranges into the kernel's arguments.
+#[allow(dead_code, reason = "a test that asks the interpreter has its own")]
 pub fn run<K: Kernel, T, U>(
     kernel: &K,
     x: &[u32],
@@ -22,7 +23,6 @@ pub fn run<K: Kernel, T, U>(
 }
 
 /// As [`run`], on an interpreter that is asked afterwards.
-#[allow(dead_code, reason = "not every test asks")]
 pub fn run_on<K: Kernel, T, U>(
     device: &Interpreter,
     kernel: &K,
