@@ -1,6 +1,6 @@
 //! The bench and its parity gate on the Vulkan device that is here, over tiny models of every architecture.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod tiny;
 

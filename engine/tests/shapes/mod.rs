@@ -4,6 +4,9 @@ use kiln_engine::graph::{TensorRole, TensorSpec};
 use kiln_engine::models::{FileFacts, KeyValue};
 use kiln_kernels::Registry;
 
+/// Names and shapes, slowest dimension first.
+pub type Tensors = Vec<(&'static str, Vec<usize>)>;
+
 /// A model's sizes and the format of its matrices.
 #[derive(Clone, Copy)]
 pub struct Shape {
@@ -21,7 +24,7 @@ pub struct Shape {
     /// Keys beyond those that every architecture has.
     pub keys: &'static [(&'static str, KeyValue)],
     /// Tensors of a layer beyond those that every architecture has, with their shapes.
-    pub layer_tensors: fn(&Shape) -> Vec<(&'static str, Vec<usize>)>,
+    pub layer_tensors: fn(&Shape) -> Tensors,
     pub format: &'static str,
 }
 
@@ -113,16 +116,16 @@ pub const SHAPES: &[Shape] = &[
     },
 ];
 
-fn biases(shape: &Shape) -> Vec<(&'static str, Vec<usize>)> {
+fn biases(shape: &Shape) -> Tensors {
     let (n_q, n_kv) = (shape.n_head * shape.head_dim, shape.n_head_kv * shape.head_dim);
     vec![("attn_q.bias", vec![n_q]), ("attn_k.bias", vec![n_kv]), ("attn_v.bias", vec![n_kv])]
 }
 
-fn head_norms(shape: &Shape) -> Vec<(&'static str, Vec<usize>)> {
+fn head_norms(shape: &Shape) -> Tensors {
     vec![("attn_q_norm.weight", vec![shape.head_dim]), ("attn_k_norm.weight", vec![shape.head_dim])]
 }
 
-fn post_norms(shape: &Shape) -> Vec<(&'static str, Vec<usize>)> {
+fn post_norms(shape: &Shape) -> Tensors {
     vec![("post_attention_norm.weight", vec![shape.n_embd]), ("post_ffw_norm.weight", vec![shape.n_embd])]
 }
 
