@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use kiln_abi::LaunchError;
+use kiln_kernels::kv_store::PAGE;
 
 /// Rows that are fed in one step; bounds the activations a backend holds.
 pub const PREFILL_WINDOW: usize = 128;
@@ -61,6 +62,41 @@ pub enum ForwardError {
     /// The device refused or failed, with the kernel's name.
     #[error(transparent)]
     Device(#[from] LaunchError),
+    /// More sequences than were planned for.
+    #[error("all {n_slots} sequences are in use: end one first")]
+    NoSlot {
+        /// Sequences that there may be.
+        n_slots: usize,
+    },
+    /// A sequence that has ended, or one that a step names twice.
+    #[error("there is no such sequence, or it is in this step already")]
+    UnknownSlot,
+    /// More rows than a command has room for.
+    #[error("a step of {rows} rows, its command has room for {most}: feed them in several steps")]
+    TooManyRows {
+        /// Rows of the step.
+        rows: usize,
+        /// Rows that there may be.
+        most: usize,
+    },
+    /// The step's sequences together are longer than the store.
+    #[error(
+        "the step's sequences need {needed} more pages of {PAGE} positions, {free} are free: feed fewer at once"
+    )]
+    NoPages {
+        /// Pages needed.
+        needed: usize,
+        /// Pages free after everything else was put aside.
+        free: usize,
+    },
+    /// Bytes that are no saved sequence of this model on such a plan.
+    #[error("not a saved sequence of this model: expected {expected}, found {found}")]
+    Saved {
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
     /// More positions than the context holds.
     #[error("{needed} positions do not fit the context of {n_ctx}: shorten the prompt or raise --ctx")]
     ContextFull {

@@ -14,6 +14,7 @@ use kiln_engine::plan::{ContextWish, Plan, PlanOptions, PlannedStep, Target};
 use kiln_engine::record::{Pipelines, record};
 use kiln_engine::reference::Threads;
 use kiln_engine::session::{Device, Error, ModelFile};
+use kiln_engine::submit::DeviceModel;
 use kiln_kernels::Registry;
 use kiln_runtime::{CacheDir, Faults, Gpu, RecordOptions, RuntimeOptions};
 use serde::Deserialize;
@@ -240,17 +241,19 @@ fn weights_are_on_the_device_once_for_all_sequences() {
     }
     let gpu = open(Faults::default(), false);
     let used = || gpu.memory_use().buffer_bytes;
-    let device = on(&gpu).unwrap();
-    let weights = used();
-    let file_bytes = file().gguf.file_bytes();
-    assert!(weights < file_bytes + (4 << 20), "{weights} bytes for a file of {file_bytes}");
-    let first = device.sequence(N_CTX).unwrap();
-    let one = used() - weights;
-    let second = device.sequence(N_CTX).unwrap();
-    assert_eq!(used() - weights, 2 * one, "a sequence brings its own state and nothing else");
-    drop((first, second));
-    assert_eq!(used(), weights);
-    drop(device);
+    let (gguf, graph) = (&file().gguf, &file().model.graph);
+    let device = DeviceModel::load(&gpu, gguf, graph, &Registry::builtin(), OPTIONS, &|_, _| ()).unwrap();
+    let loaded = used();
+    let (weights, own) = device.plan().bytes();
+    assert!(weights < gguf.file_bytes() + (4 << 20), "{weights} bytes for a file of {}", gguf.file_bytes());
+    assert!(loaded >= weights + own && loaded < weights + own + (1 << 20), "{loaded} bytes are in use");
+    let mut sequences: Vec<_> = (0..16).map(|_| device.sequence(N_CTX).unwrap()).collect();
+    let none = device.sequence(N_CTX).err().unwrap();
+    assert_eq!(none, ForwardError::NoSlot { n_slots: 16 });
+    sequences.truncate(3);
+    device.sequence(N_CTX).unwrap().feed_greedy(&[1]).unwrap();
+    assert_eq!(used(), loaded, "a sequence brings pages that are there already");
+    drop((sequences, device));
     assert_eq!(used(), 0, "nothing stays");
 }
 

@@ -27,7 +27,7 @@ use kiln_kernels::{
 
 use super::{
     Context, Holds, PlanError, PlanOptions, PlannedBuffer, PlannedLaunch, PlannedStep, PlannedWord,
-    RING_WORDS, StepClass, scratch::Scratch,
+    RING_LINES, StepClass, scratch::Scratch,
 };
 use crate::forward::PREFILL_WINDOW;
 use crate::graph::{Activation, Graph, Node, Op, Rope, RopePairs, TensorId, ValueId};
@@ -92,8 +92,8 @@ fn context(options: PlanOptions, n_ctx: usize) -> Result<Context, PlanError> {
     let PlanOptions { n_slots, n_pages, kv_type, .. } = options;
     let too_large = || PlanError::TooLarge { what: "the context of all sequences", found: n_ctx };
     let max_pages = index("the context", n_ctx)?.div_ceil(PAGE);
-    let all = max_pages.checked_mul(n_slots).ok_or_else(too_large)?;
-    let n_pages = n_pages.unwrap_or(all).clamp(max_pages, all.max(max_pages));
+    let n_pages = n_pages.unwrap_or(0).max(max_pages).max(n_slots);
+    max_pages.checked_mul(n_slots).ok_or_else(too_large)?;
     Ok(Context { n_ctx: index("the context", n_ctx)?, n_slots, max_pages, n_pages, kv_type })
 }
 
@@ -168,7 +168,7 @@ impl<'a> Planner<'a> {
             hidden: self.buffer("hidden rows of the outputs", 4 * n_embd * u64::from(window), Holds::Scratch),
             logits: self.buffer("logits", 4 * u64::from(n_vocab) * u64::from(window), Holds::Logits),
             chosen: self.buffer("choices", 4 * u64::from(window), Holds::Chosen),
-            ring: self.buffer("ring of choices", 4 * u64::from(RING_WORDS), Holds::Ring),
+            ring: self.buffer("ring of choices", 4 * u64::from(RING_LINES * window), Holds::Ring),
         })
     }
 
@@ -492,7 +492,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// The greedy choice of each output; a step of one row moves itself on.
+    /// The greedy choice of each output, which becomes a row of the next step.
     fn choose(&mut self, step: &mut Step) {
         let StepClass { rows, outputs } = step.class;
         let n = self.graph.n_vocab() as u32;
@@ -503,15 +503,13 @@ impl<'a> Planner<'a> {
             p: ArgmaxPush { outputs, n },
         };
         step.launch("argmax", Call::new(Argmax::new(), &args));
-        if rows == 1 {
-            let args = AdvanceArgs {
-                chosen: self.range(self.fixed.chosen).into(),
-                step: self.range(self.fixed.step).into(),
-                ring: self.range(self.fixed.ring).into(),
-                p: AdvancePush { rows, ring_len: RING_WORDS },
-            };
-            step.launch("advance", Call::new(Advance::new(), &args));
-        }
+        let args = AdvanceArgs {
+            chosen: self.range(self.fixed.chosen).into(),
+            step: self.range(self.fixed.step).into(),
+            ring: self.range(self.fixed.ring).into(),
+            p: AdvancePush { rows, outputs, width: self.window, ring_len: RING_LINES * self.window },
+        };
+        step.launch("advance", Call::new(Advance::new(), &args));
     }
 }
 

@@ -69,7 +69,7 @@ pub enum Holds {
     Scratch,
     /// Logits of the outputs.
     Logits,
-    /// The greedy choice of each output.
+    /// The choice of each output.
     Chosen,
     /// Choices of the last steps, for the host to read while the device goes on.
     Ring,
@@ -143,6 +143,9 @@ pub struct Context {
     pub kv_type: KvType,
 }
 
+/// Sequences at once, where nobody says.
+pub const N_SLOTS: u32 = 16;
+
 /// What a caller decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanOptions {
@@ -150,7 +153,7 @@ pub struct PlanOptions {
     pub context: ContextWish,
     /// Sequences at once.
     pub n_slots: u32,
-    /// Pages of a layer; none for as many as let every sequence fill its context.
+    /// Pages of a layer; none for as many as one sequence needs at most, for all to share.
     pub n_pages: Option<u32>,
     /// How keys and values are kept.
     pub kv_type: KvType,
@@ -159,9 +162,9 @@ pub struct PlanOptions {
 }
 
 impl PlanOptions {
-    /// The usual plan: one sequence, keys and values as f16.
+    /// The usual plan: up to [`N_SLOTS`] sequences that share the pages of one, keys and values as f16.
     pub const fn new(context: ContextWish) -> Self {
-        Self { context, n_slots: 1, n_pages: None, kv_type: KvType::F16, plain: false }
+        Self { context, n_slots: N_SLOTS, n_pages: None, kv_type: KvType::F16, plain: false }
     }
 }
 
@@ -216,8 +219,8 @@ pub struct Plan {
     pub window: u32,
 }
 
-/// Words of the ring of choices.
-pub const RING_WORDS: u32 = 64;
+/// Steps whose choices the ring holds; a line is as long as the window.
+pub const RING_LINES: u32 = 4;
 
 impl Plan {
     /// Plans `graph` for a device; `type_id` gives each tensor's format.

@@ -14,26 +14,26 @@ pub(super) struct Span {
 }
 
 /// Decode of n sequences is n spans of one row, a prefill window one span of many, both together a step like any.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Step<'a> {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Step {
     /// In the order of their rows.
     pub(super) spans: Vec<Span>,
     /// A token id for each row.
-    pub(super) ids: &'a [u32],
-    /// Rows whose logits are computed, at least one.
+    pub(super) ids: Vec<u32>,
+    /// Rows whose logits are computed, rising.
     pub(super) outputs: Vec<u32>,
 }
 
-impl Step<'_> {
+impl Step {
     /// The rows of all spans.
-    pub(super) fn rows(&self) -> Vec<StepRow> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = StepRow> {
         let places = self.spans.iter().flat_map(|s| (0..s.n_rows).map(|i| (s.slot, s.pos0 + i)));
-        places.zip(self.ids).map(|((slot, position), &token)| StepRow { token, position, slot }).collect()
+        places.zip(&self.ids).map(|((slot, position), &token)| StepRow { token, position, slot })
     }
 
     /// The step block for a command with room for `capacity` rows.
     pub(super) fn block(&self, capacity: u32) -> Vec<u32> {
-        step_block(&self.rows(), &self.outputs, capacity)
+        step_block(&self.rows().collect::<Vec<_>>(), &self.outputs, capacity)
     }
 }
 
@@ -48,8 +48,8 @@ mod tests {
             Span { slot: 0, pos0: 255, n_rows: 2 },
             Span { slot: 1, pos0: 0, n_rows: 1 },
         ];
-        let step = Step { spans, ids: &[50, 60, 61, 70], outputs: vec![0, 2, 3] };
-        let places: Vec<_> = step.rows().iter().map(|r| (r.token, r.position, r.slot)).collect();
+        let step = Step { spans, ids: vec![50, 60, 61, 70], outputs: vec![0, 2, 3] };
+        let places: Vec<_> = step.rows().map(|r| (r.token, r.position, r.slot)).collect();
         assert_eq!(places, [(50, 9, 2), (60, 255, 0), (61, 256, 0), (70, 0, 1)]);
         let block = step.block(5);
         assert_eq!(block.len(), 4 + 4 * 5);

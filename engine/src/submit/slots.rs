@@ -1,0 +1,388 @@
+//! The sequences of a model on a device, each known by an id: fed together, cloned, rewound, saved, put aside.
+
+use std::ops::Range;
+
+use kiln_abi::LaunchError;
+use kiln_kernels::kv_store::PAGE;
+
+use super::pages::{Missing, Pages};
+use super::runner::{Runner, StepCounts};
+use super::saved::Layout;
+use super::step::{Span, Step};
+use crate::forward::{Choice, ForwardError};
+use crate::plan::Plan;
+
+/// A sequence. The id of one that has ended is never given again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SlotId {
+    index: usize,
+    generation: u64,
+}
+
+/// What a step does for one sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Feed<'a> {
+    /// The sequence.
+    pub slot: SlotId,
+    /// Ids that follow it.
+    pub ids: &'a [u32],
+    /// What is asked for.
+    pub want: Want,
+}
+
+/// What a step shall give.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Want {
+    /// Nothing: the ids are only appended.
+    Nothing,
+    /// Logits after those of the ids that lie in the range.
+    Logits(Range<usize>),
+    /// The id that follows the last.
+    Choice,
+}
+
+/// What a step gave.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Got {
+    /// Nothing was asked for.
+    Nothing,
+    /// `[n_outputs, n_vocab]`.
+    Logits(Vec<f32>),
+    /// What follows the last id.
+    Choice(Choice),
+}
+
+/// One sequence's state.
+struct Sequence {
+    generation: u64,
+    n_past: usize,
+    n_ctx: usize,
+    /// When it was last fed, in steps.
+    last_fed: u64,
+    /// Its state, while the pages serve others.
+    aside: Option<Vec<u8>>,
+}
+
+/// The sequences of a model on a device.
+///
+/// All of them share one store of pages. Where that is too small, those that were not fed for longest are put aside in
+/// the host's memory, and come back when they are fed again.
+pub struct Slots {
+    runner: Runner,
+    pages: Pages,
+    layout: Layout,
+    sequences: Vec<Option<Sequence>>,
+    n_made: u64,
+    n_steps: u64,
+    n_ctx: usize,
+    n_vocab: usize,
+    window: usize,
+    max_pages: u32,
+}
+
+impl Slots {
+    pub(super) fn new(runner: Runner, plan: &Plan, layout: Layout) -> Self {
+        let context = plan.context;
+        Self {
+            runner,
+            pages: Pages::new(context.n_slots, context.n_pages, PAGE),
+            layout,
+            sequences: (0..context.n_slots).map(|_| None).collect(),
+            n_made: 0,
+            n_steps: 0,
+            n_ctx: context.n_ctx as usize,
+            n_vocab: plan.n_vocab as usize,
+            window: plan.window as usize,
+            max_pages: context.max_pages,
+        }
+    }
+
+    // ---- sequences ---------------------------------------------------------------------------------------------
+
+    /// An empty sequence of at most `n_ctx` positions.
+    ///
+    /// # Errors
+    /// As many as were planned for are there already.
+    pub fn start(&mut self, n_ctx: usize) -> Result<SlotId, ForwardError> {
+        let n_slots = self.sequences.len();
+        let index =
+            self.sequences.iter().position(Option::is_none).ok_or(ForwardError::NoSlot { n_slots })?;
+        let (generation, n_ctx) = (self.n_made, n_ctx.min(self.n_ctx));
+        self.n_made += 1;
+        self.sequences[index] =
+            Some(Sequence { generation, n_past: 0, n_ctx, last_fed: self.n_steps, aside: None });
+        Ok(SlotId { index, generation })
+    }
+
+    /// Ends a sequence; its id names nothing any more.
+    pub fn end(&mut self, slot: SlotId) {
+        if self.get(slot).is_ok() {
+            self.pages.rewind(slot.index, 0);
+            self.sequences[slot.index] = None;
+        }
+    }
+
+    /// Positions of a sequence.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn n_past(&self, slot: SlotId) -> Result<usize, ForwardError> {
+        Ok(self.get(slot)?.n_past)
+    }
+
+    /// Forgets every position from `n_past` on.
+    ///
+    /// # Errors
+    /// The sequence has ended, or cannot come back from where it was put aside.
+    pub fn rewind(&mut self, slot: SlotId, n_past: usize) -> Result<(), ForwardError> {
+        self.restore(slot, &[slot])?;
+        let sequence = self.get_mut(slot)?;
+        sequence.n_past = sequence.n_past.min(n_past);
+        let n_past = sequence.n_past;
+        self.pages.rewind(slot.index, n_past);
+        Ok(())
+    }
+
+    /// A second sequence with the same positions. Their pages are the same until one of them writes.
+    ///
+    /// # Errors
+    /// The sequence has ended, or there is no slot left.
+    pub fn fork(&mut self, slot: SlotId) -> Result<SlotId, ForwardError> {
+        let of = self.get(slot)?;
+        let (n_past, n_ctx, aside) = (of.n_past, of.n_ctx, of.aside.clone());
+        let made = self.start(n_ctx)?;
+        self.pages.rewind(slot.index, n_past);
+        self.pages.share(slot.index, made.index);
+        let sequence = self.get_mut(made)?;
+        (sequence.n_past, sequence.aside) = (n_past, aside);
+        self.write_table()?;
+        Ok(made)
+    }
+
+    /// The sequence's state as bytes, for [`Slots::load`] with the same model and type of keys and values.
+    ///
+    /// # Errors
+    /// The sequence has ended, or the device fails.
+    pub fn save(&self, slot: SlotId) -> Result<Vec<u8>, ForwardError> {
+        let sequence = self.get(slot)?;
+        if let Some(aside) = &sequence.aside {
+            return Ok(aside.clone());
+        }
+        let mut out = self.layout.header(sequence.n_past);
+        for index in 0..self.runner.page_bytes().len() {
+            for (page, n) in self.pages.of(slot.index).iter().zip(lengths(sequence.n_past)) {
+                let content = self.runner.read_page(index, *page).map_err(LaunchError::from)?;
+                self.layout.take(index, &content, n, &mut out);
+            }
+        }
+        Ok(out)
+    }
+
+    /// A sequence of at most `n_ctx` positions that continues from a saved state.
+    ///
+    /// # Errors
+    /// Bytes of another model or layout, more positions than `n_ctx`, or no slot.
+    pub fn load(&mut self, saved: &[u8], n_ctx: usize) -> Result<SlotId, ForwardError> {
+        let (n_past, _) = self.layout.open(saved, &self.runner.page_bytes())?;
+        let n_ctx = n_ctx.min(self.n_ctx);
+        ForwardError::check(&[], n_past, n_ctx, self.n_vocab)?;
+        let slot = self.start(n_ctx)?;
+        let sequence = self.get_mut(slot)?;
+        (sequence.n_past, sequence.aside) = (n_past, Some(saved.to_vec()));
+        let restored = self.restore(slot, &[slot]);
+        if restored.is_err() {
+            self.end(slot);
+        }
+        restored.map(|()| slot)
+    }
+
+    /// Puts a sequence aside in the host's memory; its pages serve others until it is fed again.
+    ///
+    /// # Errors
+    /// The sequence has ended, or the device fails.
+    pub fn evict(&mut self, slot: SlotId) -> Result<(), ForwardError> {
+        let saved = self.save(slot)?;
+        self.pages.rewind(slot.index, 0);
+        self.get_mut(slot)?.aside = Some(saved);
+        Ok(())
+    }
+
+    /// Whether a sequence is aside.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn is_aside(&self, slot: SlotId) -> Result<bool, ForwardError> {
+        Ok(self.get(slot)?.aside.is_some())
+    }
+
+    // ---- steps -------------------------------------------------------------------------------------------------
+
+    /// How often what was done.
+    pub fn counts(&self) -> StepCounts {
+        self.runner.counts()
+    }
+
+    /// Feeds any number of sequences in one command and gives what each asked for, in their order.
+    ///
+    /// # Errors
+    /// Sequences or ids that do not fit, or the device's failure; all sequences are then as before.
+    pub fn step(&mut self, feeds: &[Feed<'_>]) -> Result<Vec<Got>, ForwardError> {
+        let step = self.describe(feeds)?;
+        let slots: Vec<SlotId> = feeds.iter().map(|feed| feed.slot).collect();
+        self.make_room(feeds, &slots)?;
+        self.runner.run(&step)?;
+        self.n_steps += 1;
+        for feed in feeds {
+            let n_steps = self.n_steps;
+            let sequence = self.get_mut(feed.slot)?;
+            sequence.n_past += feed.ids.len();
+            sequence.last_fed = n_steps;
+        }
+        let mut first = 0;
+        feeds.iter().map(|feed| self.results(feed, &mut first)).collect()
+    }
+
+    /// The step that the feeds make together.
+    fn describe(&self, feeds: &[Feed<'_>]) -> Result<Step, ForwardError> {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let mut step = Step::default();
+        for (at, feed) in feeds.iter().enumerate() {
+            let sequence = self.get(feed.slot)?;
+            if feeds[..at].iter().any(|other| other.slot == feed.slot) {
+                return Err(ForwardError::UnknownSlot);
+            }
+            ForwardError::check(feed.ids, sequence.n_past, sequence.n_ctx, self.n_vocab)?;
+            let (first, n) = (count(step.ids.len()), count(feed.ids.len()));
+            step.spans.push(Span { slot: count(feed.slot.index), pos0: count(sequence.n_past), n_rows: n });
+            step.ids.extend_from_slice(feed.ids);
+            let outputs = match &feed.want {
+                Want::Nothing => 0..0,
+                Want::Logits(range) => count(range.start).min(n)..count(range.end).min(n),
+                Want::Choice => n.saturating_sub(1)..n,
+            };
+            step.outputs.extend(outputs.map(|row| first + row));
+        }
+        match step.ids.len() {
+            rows if rows > self.window => Err(ForwardError::TooManyRows { rows, most: self.window }),
+            _ => Ok(step),
+        }
+    }
+
+    /// Brings every sequence of a step to the device, with pages for its new positions.
+    fn make_room(&mut self, feeds: &[Feed<'_>], slots: &[SlotId]) -> Result<(), ForwardError> {
+        let mut changed = false;
+        for feed in feeds {
+            changed |= self.get(feed.slot)?.aside.is_some();
+            self.restore(feed.slot, slots)?;
+            let n_past = self.get(feed.slot)?.n_past;
+            changed |= self.reserve(feed.slot, n_past, n_past + feed.ids.len(), slots)?;
+        }
+        if changed { self.write_table() } else { Ok(()) }
+    }
+
+    /// Pages for positions `from..to`, of sequences put aside where none are free; says whether they changed.
+    fn reserve(
+        &mut self,
+        slot: SlotId,
+        from: usize,
+        to: usize,
+        kept: &[SlotId],
+    ) -> Result<bool, ForwardError> {
+        loop {
+            match self.pages.reserve(slot.index, from, to) {
+                Ok(reserved) => {
+                    if let Some(copy) = reserved.copy {
+                        self.runner.copy_page(copy).map_err(LaunchError::from)?;
+                    }
+                    return Ok(reserved.changed);
+                }
+                Err(Missing { needed, free }) => match self.idlest(kept) {
+                    Some(idle) => {
+                        tracing::debug!(slot = idle.index, "a sequence is put aside for its pages");
+                        self.evict(idle)?;
+                    }
+                    None => return Err(ForwardError::NoPages { needed, free }),
+                },
+            }
+        }
+    }
+
+    /// The sequence with pages that was not fed for longest, none of `kept`.
+    fn idlest(&self, kept: &[SlotId]) -> Option<SlotId> {
+        let here = self.sequences.iter().enumerate().filter_map(|(index, sequence)| {
+            let sequence = sequence.as_ref()?;
+            let slot = SlotId { index, generation: sequence.generation };
+            (!kept.contains(&slot) && !self.pages.of(index).is_empty()).then_some((sequence.last_fed, slot))
+        });
+        here.min_by_key(|(last_fed, _)| *last_fed).map(|(_, slot)| slot)
+    }
+
+    /// Brings a sequence that was put aside back to the device.
+    fn restore(&mut self, slot: SlotId, kept: &[SlotId]) -> Result<(), ForwardError> {
+        let sequence = self.get_mut(slot)?;
+        let Some(saved) = sequence.aside.take() else { return Ok(()) };
+        let n_past = sequence.n_past;
+        let restored = self.reserve(slot, 0, n_past, kept).and_then(|_| self.fill(slot, &saved));
+        if restored.is_err() {
+            self.pages.rewind(slot.index, 0);
+            self.get_mut(slot)?.aside = Some(saved);
+        }
+        restored
+    }
+
+    /// Writes a saved state to the pages of a sequence.
+    fn fill(&mut self, slot: SlotId, saved: &[u8]) -> Result<(), ForwardError> {
+        let page_bytes = self.runner.page_bytes();
+        let (n_past, mut content) = self.layout.open(saved, &page_bytes)?;
+        for (index, bytes) in page_bytes.into_iter().enumerate() {
+            for (page, n) in self.pages.of(slot.index).iter().zip(lengths(n_past)) {
+                let (whole, rest) = self.layout.put(index, bytes, n, content);
+                self.runner.write_page(index, *page, &whole).map_err(LaunchError::from)?;
+                content = rest;
+            }
+        }
+        self.write_table()
+    }
+
+    /// What a feed asked for, its outputs starting at `first`, which moves past them.
+    fn results(&self, feed: &Feed<'_>, first: &mut usize) -> Result<Got, ForwardError> {
+        let start = *first;
+        Ok(match &feed.want {
+            Want::Nothing => Got::Nothing,
+            Want::Logits(range) => {
+                let n = range.end.min(feed.ids.len()).saturating_sub(range.start);
+                *first += n;
+                Got::Logits(self.runner.logits(start, n)?)
+            }
+            Want::Choice if feed.ids.is_empty() => Got::Nothing,
+            Want::Choice => {
+                *first += 1;
+                Got::Choice(match self.runner.chosen(start) {
+                    Some(token) => Choice::Token(token),
+                    None => Choice::Logits(self.runner.logits(start, 1)?),
+                })
+            }
+        })
+    }
+
+    fn write_table(&mut self) -> Result<(), ForwardError> {
+        let table = self.pages.table(self.max_pages);
+        Ok(self.runner.write_table(&table).map_err(LaunchError::from)?)
+    }
+
+    fn get(&self, slot: SlotId) -> Result<&Sequence, ForwardError> {
+        let found = self.sequences.get(slot.index).and_then(Option::as_ref);
+        found.filter(|s| s.generation == slot.generation).ok_or(ForwardError::UnknownSlot)
+    }
+
+    fn get_mut(&mut self, slot: SlotId) -> Result<&mut Sequence, ForwardError> {
+        let found = self.sequences.get_mut(slot.index).and_then(Option::as_mut);
+        found.filter(|s| s.generation == slot.generation).ok_or(ForwardError::UnknownSlot)
+    }
+}
+
+/// Positions in use in each page of a sequence of `n_past`.
+fn lengths(n_past: usize) -> impl Iterator<Item = usize> {
+    let page = PAGE as usize;
+    (0..n_past.div_ceil(page)).map(move |i| (n_past - i * page).min(page))
+}
