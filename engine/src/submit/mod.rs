@@ -123,7 +123,7 @@ impl DeviceModel {
         &self.plan
     }
 
-    /// The model's sequences, to feed several in one command.
+    /// The model's sequences, to feed several in one command. They are locked while the guard lives.
     pub fn slots(&self) -> MutexGuard<'_, Slots> {
         lock(&self.slots)
     }
