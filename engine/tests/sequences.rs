@@ -227,9 +227,9 @@ fn what_is_done_to_one_sequence_changes_no_bit_of_another() {
 
         // Controls: a falsified state continues otherwise, and no other bytes are taken for a state.
         let mut falsified = saved.clone();
-        falsified[20 + 1] ^= 0x40;
+        *falsified.last_mut().unwrap() ^= 0x40;
         let wrong = model.slots().load(&falsified, N_CTX).unwrap();
-        assert!(one(&model, wrong, ids(4, 1)[0]) != go_on[0], "a falsified key");
+        assert!(one(&model, wrong, ids(4, 1)[0]) != go_on[0], "a falsified value");
         for bad in [&saved[..10], &saved[..saved.len() - 1], &saved_before] {
             let refused = model.slots().load(bad, N_CTX).unwrap_err();
             assert!(matches!(refused, ForwardError::Saved { .. }), "{refused}");
