@@ -1,6 +1,6 @@
 //! Rows of x as the integer dot product takes them: blocks of 32 with a power of two for a scale.
 //!
-//! `d = 2^(e - 14)` for the smallest e with |x| < 2^e over the block; `q = round(x / d)`, ties to even, so |q| ≤ 2^14;
+//! `d = 2^(e - 15)` for the smallest e that keeps |q| ≤ 32 639, where `q = round(x / d)`, ties to even, and
 //! `q = 256 · hi + lo` in signed bytes. Each step is exact but the rounding, so every device makes the same bytes.
 //! Shapes: x `[rows, k]` f32; y `[rows, 5, k / 32]` of 16 bytes: hi of elements 0 to 15 of each block, hi of 16 to 31,
 //! lo of both, then (d, d · Σq of elements 0 to 15, d · Σq of 16 to 31, 0) as f32. An invocation owns a block.
@@ -37,6 +37,8 @@ pub struct QuantizeRowsPush {
 }
 
 const LOCAL_SIZE: u32 = 64;
+/// What keeps the largest q at 32 639: with 2^15 its high byte would not be a signed one.
+const ROOM: f32 = 32768.0 / 32639.0;
 
 /// The kernel.
 #[kernel(local_size = LOCAL_SIZE, grid = [(p.k / BLOCK).div_ceil(LOCAL_SIZE), p.rows])]
@@ -58,9 +60,9 @@ pub fn quantize_rows(
             most = max(most, max(max(abs(four.x()), abs(four.y())), max(abs(four.z()), abs(four.w()))));
         }
         // A normal power of two either way: what is smaller than 2^-126 becomes 0.
-        let exponent = clamp(bitcast::<u32, f32>(most) >> 23, 14, 254);
+        let exponent = clamp(bitcast::<u32, f32>(most * ROOM) >> 23, 15, 254);
         let (d, inverse) =
-            (bitcast::<f32, u32>((exponent - 13) << 23), bitcast::<f32, u32>((267 - exponent) << 23));
+            (bitcast::<f32, u32>((exponent - 14) << 23), bitcast::<f32, u32>((268 - exponent) << 23));
         let mut words = [0u32; 16];
         let mut sums = [0; 2];
         for i in comptime!(0..8u32) {
@@ -84,7 +86,7 @@ pub fn quantize_rows(
 /// The nearest integer, ties to even; a NaN or an infinity, which no row has, stays within range.
 #[device]
 fn rounded(x: f32) -> i32 {
-    round_ties_even(clamp(x, -16384.0, 16384.0)) as i32
+    round_ties_even(clamp(x, -32639.0, 32639.0)) as i32
 }
 
 /// `hi` of `q = 256 · hi + lo` with `lo` a signed byte.
@@ -108,9 +110,10 @@ pub fn quantize_row(x: &[f32]) -> (Vec<u32>, Vec<f32>) {
     let mut values = Vec::with_capacity(x.len());
     for (b, block) in x.chunks_exact(BLOCK as usize).enumerate() {
         let most = block.iter().fold(0.0f32, |most, x| f32::max(most, f32::abs(*x)));
-        let exponent = (most.to_bits() >> 23).clamp(14, 254);
-        let (d, inverse) = (f32::from_bits((exponent - 13) << 23), f32::from_bits((267 - exponent) << 23));
-        let q: Vec<i32> = block.iter().map(|x| (x * inverse).round_ties_even() as i32).collect();
+        let exponent = ((most * ROOM).to_bits() >> 23).clamp(15, 254);
+        let (d, inverse) = (f32::from_bits((exponent - 14) << 23), f32::from_bits((268 - exponent) << 23));
+        let quant = |x: &f32| (x * inverse).round_ties_even().clamp(-32639.0, 32639.0) as i32;
+        let q: Vec<i32> = block.iter().map(quant).collect();
         let mut put =
             |field: usize, word: usize, value: u32| words[(field * n_blocks + b) * 4 + word] = value;
         for (i, four) in q.chunks_exact(4).enumerate() {
@@ -146,7 +149,7 @@ fn case((rows, k, used): (u32, u32, u32)) -> Case {
     let n = rows * used;
     let mut x = random.units((n * k) as usize);
     for (i, block) in x.chunks_exact_mut(BLOCK as usize).enumerate() {
-        let size = [1.0, 0.0, 1e-38, 3e38, 1e-3, 777.0][i % 6];
+        let size = [1.0, 0.0, 1e-37, 3e38, 1e-3, 777.0][i % 6];
         block.iter_mut().for_each(|x| *x *= size);
     }
     // Subnormal inputs may count as zero on a device.
@@ -182,7 +185,7 @@ mod tests {
         let (_, values) = quantize_row(&x);
         for (x, v) in x.chunks(32).zip(values.chunks(32)) {
             let most = x.iter().fold(0.0f32, |m, x| f32::max(m, f32::abs(*x)));
-            let step = 2f32.powi(most.log2().floor() as i32 + 1 - 14);
+            let step = 2f32.powi((most * ROOM).log2().floor() as i32 + 1 - 15);
             assert!(x.iter().zip(v).all(|(x, v)| (x - v).abs() <= step / 2.0));
         }
     }

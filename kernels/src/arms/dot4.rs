@@ -34,6 +34,8 @@ pub fn gemv_dot4<F: PackedFormat>(
 ) {
     let r0 = workgroup_id_y() * t.cols;
     let n = n_rows(&step) * p.used;
+    // Asked for before anything waits.
+    let expert = if comptime!(form.experts) { ids[r0] } else { 0 };
     // A single row is there in every step: nobody waits for the count.
     if comptime!(t.cols > 1 || form.experts) {
         if r0 >= n {
@@ -41,7 +43,6 @@ pub fn gemv_dot4<F: PackedFormat>(
         }
     }
     let (lane, row) = own_rows(comptime!(t));
-    let expert = if comptime!(form.experts) { ids[r0] } else { 0 };
     let per_row = p.k / F::UNIT;
     let n_sums = comptime!(t.sums());
     let mut gate = [0.0; n_sums];
