@@ -14,7 +14,8 @@ fn build(body: impl FnOnce(&mut Builder, ValueId, ValueId)) -> Result<Module, Ve
     let at = Location::caller();
     let mut b = Builder::new("k", [1, 1, 1], None);
     let elem = b.scalar(DType::U32);
-    let kind = GlobalKind::Buffer { binding: 0, elem, elem_name: "u32".to_owned(), writable: true, view: false };
+    let kind =
+        GlobalKind::Buffer { binding: 0, elem, elem_name: "u32".to_owned(), writable: true, view: false };
     let y = b.buffer("y", elem, 4, kind, at);
     let i = b.builtin(BuiltIn::LocalInvocationIndex, at);
     let zero = b.scalar_const(DType::U32, 0);

@@ -37,9 +37,7 @@ impl Builder {
 
     /// The pointer of a binding with that element type, if it is declared.
     pub fn view_of(&self, binding: u32, elem: TypeId) -> Option<ValueId> {
-        let is = |g: &&Global| {
-            matches!(g.kind, GlobalKind::Buffer { binding: b, elem: e, .. } if b == binding && e == elem)
-        };
+        let is = |g: &&Global| matches!(g.kind, GlobalKind::Buffer { binding: b, elem: e, .. } if b == binding && e == elem);
         self.module.globals.iter().find(is).map(|g| g.value)
     }
 

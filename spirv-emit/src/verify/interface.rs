@@ -39,12 +39,12 @@ pub(super) fn bindings(facts: &Facts<'_>, report: &mut Report<'_>) {
     for global in &facts.module.globals {
         let GlobalKind::Buffer { binding, view, writable, .. } = global.kind else { continue };
         if view {
-            let is_of = |g: &Global| {
-                matches!(g.kind, GlobalKind::Buffer { binding: b, view: false, writable: false, .. } if b == binding)
-            };
+            let is_of = |g: &Global| matches!(g.kind, GlobalKind::Buffer { binding: b, view: false, writable: false, .. } if b == binding);
             if writable || !facts.module.globals.iter().any(is_of) {
                 let name = &global.name;
-                let message = format!("expected {name} to view a buffer that the kernel only reads; binding {binding} is none");
+                let message = format!(
+                    "expected {name} to view a buffer that the kernel only reads; binding {binding} is none"
+                );
                 report.add(global.at, message);
             }
             continue;
