@@ -124,7 +124,7 @@ impl<'a> Source<'a> {
                 if (format.device_bytes)(n_elems) != buffer.bytes {
                     return Err(self.gone(*tensor));
                 }
-                self.repack(gpu, id, piece, &(format.repack)(n_elems), buffer.bytes)?;
+                self.repack(gpu, (id, buffer), piece, &(format.repack)(n_elems))?;
             }
             Holds::Floats(tensor) => gpu.write(id, 0, &bytes(&self.floats(*tensor)?))?,
             Holds::Angles(rope) => {
@@ -148,10 +148,9 @@ impl<'a> Source<'a> {
     fn repack(
         &self,
         gpu: &Gpu,
-        y: BufferId,
+        (y, buffer): (BufferId, &PlannedBuffer),
         blocks: &[u8],
         repack: &Repack,
-        bytes: u64,
     ) -> Result<(), UploadError> {
         let whole = |buffer, bytes| BufferRange { buffer, offset_bytes: 0, bytes };
         if let Some((words, at)) = &repack.table {
@@ -162,13 +161,13 @@ impl<'a> Source<'a> {
         let run = (RUN_BYTES / block_bytes / repack.run as usize).max(1) * repack.run as usize;
         let staging_bytes = (run * block_bytes).min(blocks.len()).next_multiple_of(4) as u64;
         let moves: Vec<u8> = repack.moves.iter().flat_map(|w| w.to_le_bytes()).collect();
-        let staging = Lent::new(gpu, staging_bytes, "blocks of the file")?;
-        let table = Lent::new(gpu, moves.len() as u64, "moves of a format")?;
+        let staging = Lent::new(gpu, staging_bytes, &format!("blocks of {}", buffer.name))?;
+        let table = Lent::new(gpu, moves.len() as u64, &format!("moves of {}", buffer.name))?;
         gpu.write(table.id, 0, &moves)?;
         for (i, part) in blocks.chunks(run * block_bytes).enumerate() {
             gpu.write(staging.id, 0, part)?;
             let n_blocks = u32::try_from(part.len() / block_bytes).unwrap_or(u32::MAX);
-            let (from, to) = (whole(staging.id, staging_bytes), whole(y, bytes));
+            let (from, to) = (whole(staging.id, staging_bytes), whole(y, buffer.bytes));
             let calls =
                 repack.calls(from, whole(table.id, moves.len() as u64), to, (i * run) as u64, n_blocks);
             for call in calls {

@@ -12,7 +12,7 @@ use crate::{
         dot4::{GemvDot4, GemvDot4Args},
         float::{Gemv, GemvArgs},
     },
-    conformance::{Buffer, Case, Random, f32_bytes, random_blocks, u32_bytes},
+    conformance::{Buffer, Case, Random, SENTINEL, f32_bytes, random_blocks, u32_bytes},
     formats::layout,
     reference,
     step::{StepRow, step_block},
@@ -210,19 +210,33 @@ where
         tiles.iter().filter(suits).take(1).map(move |&tile| (tile, form))
     });
     let variant = |(tile, form)| {
-        let cases = move || cases::<F>(arm, launch, tile, form);
-        Variant::new("gemv", kernel(tile, form), cases).on(F::NAME, arm.name())
+        let of = move |shapes: Vec<(u32, u32, u32)>| cases::<F>(arm, launch, (tile, form), &shapes);
+        Variant::new("gemv", kernel(tile, form), move || of(shapes::<F>()))
+            .with_long(move || of(long_shapes::<F>()))
+            .on(F::NAME, arm.name())
+            .cut(vec![format!("{tile:?}"), format!("{form:?}")])
     };
     plain.chain(others).map(variant).collect()
 }
 
-/// One row and several, whole workgroups and a part of one, one block and many, columns to spare.
-fn cases<F: Format>(arm: Arm, launch: Launch, tile: Tile, form: Form) -> Vec<Case> {
+/// Rows of x, rows of W, columns: one and several, whole workgroups and a part of one, one block and many, columns to
+/// spare.
+fn shapes<F: Format>() -> Vec<(u32, u32, u32)> {
     let k = F::BLK.max(F::UNIT);
-    let long = (256u32.max(k), 1024 + k);
-    let shapes = [(1, 1, k), (1, 3, 2 * k), (4, 16, 5 * k), (2, 17, long.0), (17, 5, long.1)];
-    let shapes = shapes.into_iter().filter(|(_, _, k)| k % F::UNIT == 0);
-    shapes.map(|(n, m, k)| case::<F>(arm, launch, (tile, form), n, (m, k))).collect()
+    vec![(1, 1, k), (1, 3, 2 * k), (4, 16, 5 * k), (2, 17, 256.max(k)), (17, 5, 1024_u32.next_multiple_of(k) + k)]
+}
+
+/// Every number of rows up to 17, and rows as long as models have.
+fn long_shapes<F: Format>() -> Vec<(u32, u32, u32)> {
+    let k = F::BLK.max(F::UNIT);
+    let counts = (1..=17).map(|n| (n, 18 - n, (1 + n % 4) * k));
+    counts.chain([(1, 2, 14336), (9, 3, 4096)]).collect()
+}
+
+/// The cases of these shapes, for those whose rows are whole units.
+fn cases<F: Format>(arm: Arm, launch: Launch, how: (Tile, Form), shapes: &[(u32, u32, u32)]) -> Vec<Case> {
+    let whole = shapes.iter().filter(|(_, _, k)| k % F::BLK.max(F::UNIT) == 0);
+    whole.map(|&(n, m, k)| case::<F>(arm, launch, how, n, (m, k))).collect()
 }
 
 /// Experts of a stack in a case, and how many of them a token uses.
@@ -249,7 +263,11 @@ fn case<F: Format>(arm: Arm, launch: Launch, (tile, form): (Tile, Form), n: u32,
     let ids: Vec<u32> =
         (0..rows).map(|r| [0, experts - 1, experts - 1, 1 % experts][r as usize % 4]).collect();
     let bias = random.units(m as usize);
-    let old = random.units((rows * m) as usize);
+    // Results land behind `first` in rows of `stride`; what lies between stays as it was.
+    let (first, stride) = (m % 3, m + m % 5);
+    let stride = stride.max(first + m);
+    let old = random.units((rows * stride) as usize);
+    let own = |i: u32| (first..first + m).contains(&(i % stride));
     let per_lane = (k / F::UNIT).div_ceil(tile.lanes);
     let roundings = tile.lanes.ilog2()
         + 2
@@ -274,8 +292,11 @@ fn case<F: Format>(arm: Arm, launch: Launch, (tile, form): (Tile, Form), n: u32,
         expected = expected.plus(bias.iter().cycle().copied());
     }
     if form.add {
-        expected = expected.plus(old.iter().copied());
+        let own = (0..rows * stride).filter(|&i| own(i));
+        expected = expected.plus(own.map(|i| old[i as usize]));
     }
+    let before = |i: u32| if form.add { old[i as usize] } else { SENTINEL };
+    let expected = expected.spread((0..rows * stride).map(|i| (!own(i)).then(|| before(i))));
     let step = step_block(&vec![StepRow { token: 0, position: 0, slot: 0 }; n as usize], &[], n);
     let planes = |(blocks, _): &(Vec<u8>, Vec<f32>)| Buffer::Input(layout::pack::<F>(blocks));
     let mut buffers = vec![planes(&w)];
@@ -286,7 +307,7 @@ fn case<F: Format>(arm: Arm, launch: Launch, (tile, form): (Tile, Form), n: u32,
     let y_at = buffers.len();
     buffers.push(if form.add { Buffer::Changed(f32_bytes(&old)) } else { Buffer::Output(4 * old.len()) });
     let units = experts * m * (k / F::UNIT);
-    let p = GemvPush { rows, m, k, units, first: 0, stride: m, used, sharing };
+    let p = GemvPush { rows, m, k, units, first, stride, used, sharing };
     Case {
         name: format!("n = {n}, m = {m}, k = {k}"),
         buffers,

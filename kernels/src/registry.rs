@@ -125,6 +125,38 @@ pub struct DuplicateFormat {
     pub second: &'static str,
 }
 
+/// Every format of this crate.
+fn rows() -> Vec<FormatRow> {
+    vec![
+        FormatRow::of::<F32>(),
+        FormatRow::of::<F16>(),
+        FormatRow::of::<Bf16>(),
+        FormatRow::of::<Q4_0>(),
+        FormatRow::of::<Q4_1>(),
+        FormatRow::of::<Q6K>(),
+        FormatRow::of::<Q8_0>(),
+        FormatRow::of::<Q5_0>(),
+        FormatRow::of::<Q5_1>(),
+        FormatRow::of::<Q2K>(),
+        FormatRow::of::<Q3K>(),
+        FormatRow::of::<Q4K>(),
+        FormatRow::of::<Q5K>(),
+        FormatRow::of::<Iq2Xxs>(),
+        FormatRow::of::<Iq2Xs>(),
+        FormatRow::of::<Iq3Xxs>(),
+        FormatRow::of::<Iq1S>(),
+        FormatRow::of::<Iq4Nl>(),
+        FormatRow::of::<Iq3S>(),
+        FormatRow::of::<Iq2S>(),
+        FormatRow::of::<Iq4Xs>(),
+        FormatRow::of::<Iq1M>(),
+        FormatRow::of::<Tq1_0>(),
+        FormatRow::of::<Tq2_0>(),
+        FormatRow::of::<Mxfp4>(),
+        FormatRow::of::<Nvfp4>(),
+    ]
+}
+
 /// Formats by id, and the kernels that no format takes part in.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
@@ -135,34 +167,6 @@ pub struct Registry {
 impl Registry {
     /// Everything in this crate.
     pub fn builtin() -> Self {
-        let rows = [
-            FormatRow::of::<F32>(),
-            FormatRow::of::<F16>(),
-            FormatRow::of::<Bf16>(),
-            FormatRow::of::<Q4_0>(),
-            FormatRow::of::<Q4_1>(),
-            FormatRow::of::<Q6K>(),
-            FormatRow::of::<Q8_0>(),
-            FormatRow::of::<Q5_0>(),
-            FormatRow::of::<Q5_1>(),
-            FormatRow::of::<Q2K>(),
-            FormatRow::of::<Q3K>(),
-            FormatRow::of::<Q4K>(),
-            FormatRow::of::<Q5K>(),
-            FormatRow::of::<Iq2Xxs>(),
-            FormatRow::of::<Iq2Xs>(),
-            FormatRow::of::<Iq3Xxs>(),
-            FormatRow::of::<Iq1S>(),
-            FormatRow::of::<Iq4Nl>(),
-            FormatRow::of::<Iq3S>(),
-            FormatRow::of::<Iq2S>(),
-            FormatRow::of::<Iq4Xs>(),
-            FormatRow::of::<Iq1M>(),
-            FormatRow::of::<Tq1_0>(),
-            FormatRow::of::<Tq2_0>(),
-            FormatRow::of::<Mxfp4>(),
-            FormatRow::of::<Nvfp4>(),
-        ];
         let plain = [
             activations::variants(),
             add::variants(),
@@ -181,7 +185,7 @@ impl Registry {
             advance::variants(),
         ]
         .concat();
-        Registry { formats: rows.into_iter().map(|row| (row.id, row)).collect(), plain }
+        Registry { formats: rows().into_iter().map(|row| (row.id, row)).collect(), plain }
     }
 
     /// This registry and one more format.
@@ -189,7 +193,11 @@ impl Registry {
     /// # Errors
     /// The format's id or name is taken.
     pub fn with<F: Format>(mut self) -> Result<Self, DuplicateFormat> {
-        let row = FormatRow::of::<F>();
+        self.insert(FormatRow::of::<F>())?;
+        Ok(self)
+    }
+
+    fn insert(&mut self, row: FormatRow) -> Result<(), DuplicateFormat> {
         let taken = self.formats().find_map(|r| match (r.id == row.id, r.name == row.name) {
             (true, _) => Some(("type id", r.name)),
             (false, true) => Some(("name", r.name)),
@@ -199,7 +207,7 @@ impl Registry {
             return Err(DuplicateFormat { what, first, second: row.name });
         }
         self.formats.insert(row.id, row);
-        Ok(self)
+        Ok(())
     }
 
     /// The formats, ascending by id.
@@ -225,5 +233,21 @@ impl Registry {
     /// The block of a type id.
     pub fn geometry(&self, id: u32) -> Option<BlockGeometry> {
         self.format(id).map(|row| row.geometry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_of_this_crate_has_an_id_and_a_name_of_its_own() {
+        let mut registry = Registry::default();
+        for row in rows() {
+            if let Err(taken) = registry.insert(row) {
+                panic!("{taken}");
+            }
+        }
+        assert_eq!(registry.formats().count(), Registry::builtin().formats().count());
     }
 }

@@ -18,10 +18,13 @@ pub struct Variant {
     pub format: Option<&'static str>,
     /// Its inner product, if it has one.
     pub arm: Option<&'static str>,
+    /// What else its kind varies, such as tile and form; a cover of variants meets every pair of these.
+    pub cut: Vec<String>,
     /// Its name: kernel, type parameters, comptime parameters.
     pub name: String,
     stage: Stage,
     cases: Cases,
+    long_cases: Cases,
 }
 
 impl Variant {
@@ -33,12 +36,23 @@ impl Variant {
     ) -> Self {
         let name = kernel.name();
         let stage: Stage = Arc::new(move || kernel.stage());
-        Variant { role, format: None, arm: None, name, stage, cases: Arc::new(cases) }
+        let (cases, long_cases): (Cases, Cases) = (Arc::new(cases), Arc::new(Vec::new));
+        Variant { role, format: None, arm: None, cut: Vec::new(), name, stage, cases, long_cases }
     }
 
     /// The same, made for a format on an arm.
     pub fn on(self, format: &'static str, arm: &'static str) -> Self {
         Variant { format: Some(format), arm: Some(arm), ..self }
+    }
+
+    /// The same, cut in this way.
+    pub fn cut(self, cut: Vec<String>) -> Self {
+        Variant { cut, ..self }
+    }
+
+    /// The same with launches that take long, such as those with long rows.
+    pub fn with_long(self, cases: impl Fn() -> Vec<Case> + Send + Sync + 'static) -> Self {
+        Variant { long_cases: Arc::new(cases), ..self }
     }
 
     /// Words, layout and source map.
@@ -52,6 +66,11 @@ impl Variant {
     /// Launches with known answers.
     pub fn cases(&self) -> Vec<Case> {
         (self.cases)()
+    }
+
+    /// More of them, which take long.
+    pub fn long_cases(&self) -> Vec<Case> {
+        (self.long_cases)()
     }
 }
 

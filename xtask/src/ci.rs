@@ -1,14 +1,14 @@
 //! `cargo xtask ci`: runs the stages, holds them to their budgets, and closes with one line of counts.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use crate::cargo::{self, Counts};
-use crate::process::Result;
+use crate::process::{Result, capture};
 use crate::setup::{self, Artefact, Driver};
 use crate::stages::{
-    Action, DEVICE_PACKAGES, Group, KERNELS_SECONDS, OVERRUN, Pick, STAGES, Stage, TOTAL_MINUTES, Where,
+    Action, DEVICE_PACKAGES, Group, KERNEL_SUITES, KERNELS_SECONDS, OVERRUN, Pick, STAGES, Stage, TOTAL_MINUTES, Where,
     picks,
 };
 
@@ -18,6 +18,9 @@ const RUNNER: &str = if cfg!(target_arch = "aarch64") {
 } else {
     "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER"
 };
+
+/// What a cover of the kernels' variants is chosen by.
+const SEED: &str = "KILN_SEED";
 
 /// What became of one stage.
 enum Outcome {
@@ -62,6 +65,26 @@ pub(crate) fn test(args: &[&str]) -> Result<ExitCode> {
     let (counts, ended) = cargo::test(args, &env);
     println!("{} passed, {} failed", counts.passed, counts.failed);
     Ok(if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// `cargo xtask conformance`: the kernels' suites alone, a cover of them or all.
+pub(crate) fn conformance(all: bool) -> Result<ExitCode> {
+    let driver = setup::find_driver()?;
+    let binaries = cargo::binaries()?;
+    let mut ended_well = true;
+    for (target, place) in KERNEL_SUITES {
+        if let Some(why) = place.blocked(&driver) {
+            return Err(why.to_string());
+        }
+        let mut env = test_env(*place, &driver)?;
+        env.extend(all.then(|| ("KILN_LONG", "1".into())));
+        for binary in binaries.iter().filter(|b| (b.package.as_str(), b.target.as_str()) == *target) {
+            let (counts, ended) = binary.test(place.launcher(&driver).as_deref(), &env);
+            println!("{} {place}: {} passed, {} failed", binary.target, counts.passed, counts.failed);
+            ended_well &= ended.is_ok();
+        }
+    }
+    Ok(if ended_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// `cargo xtask ci --list`.
@@ -167,6 +190,11 @@ fn check_all_picked() -> Result<()> {
 fn test_env(place: Where, driver: &Driver) -> Result<Vec<(&'static str, OsString)>> {
     let mut env = setup::test_env()?;
     env.push(("INSTA_UPDATE", "no".into()));
+    if std::env::var_os(SEED).is_none() {
+        // A tree without its history has one cover.
+        let head = capture(Command::new("git").args(["rev-parse", "HEAD"])).unwrap_or_default();
+        env.push((SEED, head.trim().into()));
+    }
     if let Where::Lavapipe { vector_bits } = place {
         env.push(("LP_NATIVE_VECTOR_WIDTH", vector_bits.to_string().into()));
         // A shader cache shared with other vector widths or other runs could hide a compile failure.

@@ -10,6 +10,7 @@ mod demo;
 mod dump_diff;
 mod golden;
 mod lavapipe;
+mod new_format;
 mod new_kernel;
 mod pip;
 mod process;
@@ -31,6 +32,9 @@ usage: cargo xtask COMMAND
   lint                 clippy, warnings are errors
   docs                 rustdoc, warnings are errors
   test [ARGS...]       every test stage, or `cargo test ARGS...` with the cache's variables set
+  conformance [--all]  every kernel on the interpreter and the CPU driver: a cover chosen by KILN_SEED (the commit's
+                       hash by default), or everything
+  new-format NAME      a quantization format's file and rows, to be filled in
   golden               accept the snapshots of tests/golden and show what changed
   bench peer MODEL     another engine ($KILN_PEER) and kiln in turn, appended to bench/records; as for `kiln bench`
                        -p -n -d -r, and --rounds N, --no-rms; $KILN_BIN is a kiln that is built already
@@ -56,6 +60,9 @@ fn main() -> ExitCode {
         ["test", args @ ..] => return status(ci::test(args)),
         ["bench", "peer", args @ ..] => bench::peer(args),
         ["dump-diff", rev] => dump_diff::dump_diff(rev),
+        ["conformance"] => return status(ci::conformance(false)),
+        ["conformance", "--all"] => return status(ci::conformance(true)),
+        ["new-format", name] => new_format::new_format(name),
         ["golden"] => golden::accept(),
         ["new-kernel", name] => new_kernel::new_kernel(name),
         ["help" | "--help" | "-h"] => {

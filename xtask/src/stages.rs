@@ -117,6 +117,15 @@ pub(crate) enum Where {
     },
 }
 
+impl fmt::Display for Where {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Where::Host => write!(f, "on this processor"),
+            Where::Lavapipe { vector_bits } => write!(f, "on the CPU driver, vectors of {vector_bits} bits"),
+        }
+    }
+}
+
 impl Where {
     /// Why these tests cannot run, if so.
     pub(crate) fn blocked(self, driver: &Driver) -> Option<&str> {
@@ -167,7 +176,11 @@ const UNIT: &[Pick] = &[
 ];
 const GOLDEN: &[Pick] = &[Pick::Package("kiln-golden")];
 const FAIL_CLOSED: &[Pick] = &[Pick::Package("kiln-fail-closed")];
-const INTERPRETER: &[Pick] = &[Pick::Package("kiln-spirv-interp"), Pick::Package("kiln-conformance")];
+const INTERPRETER: &[Pick] = &[
+    Pick::Package("kiln-spirv-interp"),
+    Pick::Package("kiln-conformance"),
+    Pick::Package("kiln-ternary-format"),
+];
 const RUNTIME: &[Pick] = &[Pick::Target("kiln-runtime", "vulkan")];
 const MODELS: &[Pick] = &[Pick::Target("kiln-engine", "smollm2")];
 const DEVICE_MODELS: &[Pick] = &[
@@ -181,6 +194,14 @@ const CONFORMANCE: &[Pick] = &[Pick::Target("kiln-conformance", "vulkan")];
 const LAVAPIPE_8: Where = Where::Lavapipe { vector_bits: 256 };
 const LAVAPIPE_4: Where = Where::Lavapipe { vector_bits: 128 };
 const LAVAPIPE_16: Where = Where::Lavapipe { vector_bits: 512 };
+
+/// The suites of every kernel against its reference.
+pub(crate) const KERNEL_SUITES: &[((&str, &str), Where)] = &[
+    (("kiln-conformance", "interpreter"), Where::Host),
+    (("kiln-conformance", "vulkan"), LAVAPIPE_8),
+    (("kiln-conformance", "vulkan"), LAVAPIPE_4),
+    (("kiln-conformance", "vulkan"), LAVAPIPE_16),
+];
 
 /// In the order they run.
 pub(crate) const STAGES: &[Stage] = &[

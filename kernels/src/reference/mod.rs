@@ -45,6 +45,17 @@ impl Bounded {
         self
     }
 
+    /// In an output with places that keep what they hold: those are given, the results fill the others in order.
+    pub fn spread(self, places: impl Iterator<Item = Option<f32>>) -> Self {
+        let mut own = self.values.into_iter().zip(self.bounds);
+        let place = |kept: Option<f32>| match kept {
+            Some(kept) => Some((f64::from(kept), 0.0)),
+            None => own.next(),
+        };
+        let (values, bounds) = places.map_while(place).unzip();
+        Bounded { values, bounds }
+    }
+
     /// As what output `binding` of a case must hold.
     pub fn at(self, binding: usize) -> Expected {
         Expected { binding, content: Content::Near { values: self.values, bounds: self.bounds } }

@@ -3,6 +3,7 @@
 //! A crate that registers formats or kernels of its own calls [`run`] and gets the whole suite.
 #![forbid(unsafe_code)]
 
+pub mod cover;
 pub mod language;
 
 /// The guide's examples, compiled and run.
@@ -27,8 +28,8 @@ pub struct Summary {
     pub outputs: usize,
     /// The largest difference as a share of its bound.
     pub worst: f64,
-    /// Variants that the device refused, and why.
-    pub refused: Vec<String>,
+    /// Why the device refused variants.
+    pub refused: Vec<LaunchError>,
     /// What failed.
     pub failures: Vec<String>,
 }
@@ -46,40 +47,59 @@ impl std::fmt::Display for Summary {
         let Summary { variants, cases, outputs, worst, refused, failures } = self;
         write!(f, "{variants} variants, {cases} cases, {outputs} values, worst {worst:.3} of its bound, ")?;
         write!(f, "{} refused, {} failed", refused.len(), failures.len())?;
-        refused.iter().chain(failures).try_for_each(|line| write!(f, "\n  {line}"))
+        let refused = refused.iter().map(ToString::to_string);
+        refused.chain(failures.iter().cloned()).try_for_each(|line| write!(f, "\n  {line}"))
     }
 }
 
 /// Runs every case of every variant on `device`.
 pub fn run(registry: &Registry, device: &dyn Device) -> Summary {
+    run_those(registry.variants(), device, false)
+}
+
+/// Runs these variants on `device`, with the cases that take long or without.
+pub fn run_those<'r>(
+    variants: impl Iterator<Item = &'r Variant>,
+    device: &dyn Device,
+    long: bool,
+) -> Summary {
     let mut summary = Summary::default();
-    for variant in registry.variants() {
+    for variant in variants {
         match variant.stage() {
             Err(errors) => summary.failures.push(errors.to_string()),
-            Ok(kernel) => run_variant(variant, &kernel, device, &mut summary),
+            Ok(kernel) => run_variant(variant, &kernel, device, long, &mut summary),
         }
     }
     summary
 }
 
-/// Whether the device lacks what not every device has: a capability, or the matrices that a kernel is cut for, with the
-/// subgroup and the workgroup memory that go with them.
+/// Whether the device lacks what not every device has: a capability, a subgroup size, or the matrices that a kernel is
+/// cut for with the workgroup memory that goes with them.
 fn is_lack(kernel: &StagedKernel, refusal: &LaunchError) -> bool {
     let of_matrices = !kernel.layout.products.is_empty();
     match refusal {
-        LaunchError::MissingCapability { .. } | LaunchError::MissingProduct { .. } => true,
-        LaunchError::SubgroupSize { .. } | LaunchError::OverLimit { .. } => of_matrices,
+        LaunchError::MissingCapability { .. }
+        | LaunchError::MissingProduct { .. }
+        | LaunchError::SubgroupSize { .. } => true,
+        LaunchError::OverLimit { .. } => of_matrices,
         _ => false,
     }
 }
 
-fn run_variant(variant: &Variant, kernel: &StagedKernel, device: &dyn Device, summary: &mut Summary) {
+fn run_variant(
+    variant: &Variant,
+    kernel: &StagedKernel,
+    device: &dyn Device,
+    long: bool,
+    summary: &mut Summary,
+) {
     match check_device(device, kernel) {
         Ok(()) => summary.variants += 1,
-        Err(refusal) if is_lack(kernel, &refusal) => return summary.refused.push(refusal.to_string()),
+        Err(refusal) if is_lack(kernel, &refusal) => return summary.refused.push(refusal),
         Err(other) => return summary.failures.push(other.to_string()),
     }
-    for case in variant.cases() {
+    let more = if long { variant.long_cases() } else { Vec::new() };
+    for case in variant.cases().into_iter().chain(more) {
         match check(device, kernel, &case) {
             Ok(report) => summary.add(report),
             Err(failure) => summary.failures.push(format!("{}: {failure}", variant.name)),

@@ -1,6 +1,9 @@
 //! Every module that the writer makes, of kernels and of fixtures, is accepted by the outside validator.
 
-use kiln_abi::spirv::{Capability, Op};
+use kiln_abi::{
+    StagedKernel,
+    spirv::{Capability, Op},
+};
 use kiln_golden::{SpirvValError, fixtures, kernels, spirv_val};
 use kiln_spirv_emit::words::decode;
 
@@ -8,8 +11,15 @@ use kiln_spirv_emit::words::decode;
 fn every_module_is_accepted() {
     let mut kernels = fixtures::compile_all().unwrap_or_else(|e| panic!("{e}"));
     kernels.extend(kernels::stage_all().unwrap_or_else(|e| panic!("{e}")));
-    let refused: Vec<String> =
-        kernels.iter().filter_map(|k| Some(format!("{}: {}", k.name, spirv_val(&k.words).err()?))).collect();
+    let check = |k: &StagedKernel| Some(format!("{}: {}", k.name, spirv_val(&k.words).err()?));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    // The validator is a program that is started once a module.
+    let refused: Vec<String> = std::thread::scope(|scope| {
+        let parts = kernels.chunks(kernels.len().div_ceil(threads));
+        let parts: Vec<_> =
+            parts.map(|part| scope.spawn(|| part.iter().filter_map(check).collect::<Vec<_>>())).collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
+    });
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 

@@ -41,6 +41,9 @@ pub fn all() -> Vec<Control> {
         ("len_of_float", || len_of_float::Case::new().stage()),
         ("weight_written", || weight_written::Case::new().stage()),
         ("weight_on_push", || weight_on_push::Case::new().stage()),
+        ("view_of_written", || view_of_written::Case::new().stage()),
+        ("when_on_push", || when_on_push::Case::new(true).stage()),
+        ("when_of_value", || when_of_value::Case::new(4).stage()),
         ("weight_stored_to", || weight_stored_to::Case::new().stage()),
         ("requires_unknown", || requires_unknown::Case::new().stage()),
         ("parameter_attribute", || parameter_attribute::Case::new(4).stage()),
@@ -430,6 +433,44 @@ pub mod weight_on_push {
     #[kernel(local_size = 64, grid = 1)]
     pub fn case(#[weight] w: &Buf<u32>, y: &BufMut<u32>, #[push] p: Numbers) {
         y[0] = p.n + w[0];
+    }
+}
+
+pub mod view_of_written {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<u32>, y: &BufMut<f32>) {
+        let halves = x.view::<u16>();
+        y[0] = halves[1] as f32;
+    }
+}
+
+pub mod when_on_push {
+    use kiln_dsl::prelude::*;
+
+    #[derive(Push)]
+    pub struct Numbers {
+        n: u32,
+    }
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(
+        #[when(both)] x: &Buf<u32>,
+        y: &BufMut<u32>,
+        #[push] p: Numbers,
+        #[comptime] both: bool,
+    ) {
+        y[0] = p.n + x[0];
+    }
+}
+
+pub mod when_of_value {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(#[when(n > 0)] x: &Buf<u32>, y: &BufMut<u32>, #[comptime] n: u32) {
+        y[0] = x[n];
     }
 }
 

@@ -70,6 +70,35 @@ mod bad {
         y[3] = subgroup::cluster_min(n, n); //~ E103 subgroup
     }
 
+    pub struct Wide;
+
+    #[device]
+    impl TensorFormat for Wide {
+        const BLK: u32 = 32;
+        const UNIT: u32 = 32;
+        const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(2)];
+
+        fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+            let scale = u.small(2); //~ E104 small
+            let low = u.word(at, at); //~ E104 word
+            splat((scale + low) as f32)
+        }
+    }
+
+    #[kernel(local_size = 8, grid = 1)]
+    pub fn planes(w: &Buf<u32>, y: &BufMut<f32>) {
+        let units = w.len() / 5;
+        let tensor = comptime!(Tensor::new::<Wide>(w, units));
+        let unit = comptime!(tensor.unit(units));
+        y[0] = Wide::decode(&unit, 3);
+    }
+
+    #[kernel(local_size = 8, grid = 1)]
+    pub fn absent(#[when(n > 4)] x: &Buf<u32>, y: &BufMut<u32>, #[comptime] n: u32) {
+        y[0] = x[1]; //~ V000 x[1]
+        y[1] = n;
+    }
+
     #[kernel(local_size = 8, grid = 1)]
     pub fn reuses(y: &BufMut<u32>) {
         let a = Shared::<u32>::new(8);
@@ -306,6 +335,37 @@ mod good {
         y[3] = subgroup::cluster_min(n, comptime!(2u32.pow(2)));
     }
 
+    pub struct Wide;
+
+    #[device]
+    impl TensorFormat for Wide {
+        const BLK: u32 = 32;
+        const UNIT: u32 = 32;
+        const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(2)];
+
+        fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+            let scale = u.small(1);
+            let low = u.word(0, at);
+            splat((scale + low) as f32)
+        }
+    }
+
+    #[kernel(local_size = 8, grid = 1)]
+    pub fn planes(w: &Buf<u32>, y: &BufMut<f32>) {
+        let units = w.len() / 5;
+        let tensor = comptime!(Tensor::new::<Wide>(w, units));
+        let unit = comptime!(tensor.unit(units));
+        y[0] = Wide::decode(&unit, 3);
+    }
+
+    #[kernel(local_size = 8, grid = 1)]
+    pub fn absent(#[when(n > 4)] x: &Buf<u32>, y: &BufMut<u32>, #[comptime] n: u32) {
+        if comptime!(n > 4) {
+            y[0] = x[1];
+        }
+        y[1] = n;
+    }
+
     #[kernel(local_size = 8, grid = 1)]
     pub fn reuses(y: &BufMut<u32>) {
         let a = Shared::<u32>::new(9);
@@ -490,9 +550,11 @@ macro_rules! pairs {
 
 /// Name, the kernel with the fault staged, its twin staged.
 pub fn staged() -> Vec<(&'static str, Staged, Staged)> {
-    pairs! {
+    let mut all = pairs! {
         Literals Indices Lengths Arithmetic Sizes Steps Dimensions HostJump Recursion MutualRecursion Unreachable
         Escape Unused Clusters Reuses BarrierInBranch BarrierAfterReturn BarrierInLoop SubgroupInBranch ManyInvocations MuchMemory
-        BeyondTheArm
-    }
+        BeyondTheArm Planes
+    };
+    all.push(("Absent", bad::Absent::new(4).stage(), good::Absent::new(4).stage()));
+    all
 }

@@ -113,6 +113,9 @@ const ROWS: &[(&str, &[&str])] = &[
     ),
     ("lines to print", &["print_too_few", "print_too_many", "print_format", "print_vector"]),
     ("more than every device has", &["ManyInvocations", "MuchMemory"]),
+    ("a buffer that a variant lacks", &["Absent", "when_on_push", "when_of_value"]),
+    ("a view of what is written", &["view_of_written"]),
+    ("a plane that a format lacks", &["Planes"]),
     ("a capability beyond the arm", &["BeyondTheArm", "requires_unknown"]),
 ];
 

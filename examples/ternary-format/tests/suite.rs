@@ -1,0 +1,99 @@
+//! A format from outside gets every role, every arm and the suite; and the suite sees what is wrong in it.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use kiln_abi::{BlockGeometry, LaunchError};
+use kiln_conformance::run_those;
+use kiln_dsl::prelude::*;
+use kiln_kernels::{Format, HostFormat, Registry, Variant, gemv::Arms};
+use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
+use kiln_ternary_format::Ternary;
+
+/// The variants of one format.
+fn of(registry: &Registry, name: &str) -> Vec<Variant> {
+    registry.format_named(name).unwrap().variants.clone()
+}
+
+#[test]
+fn it_has_every_role_and_arm_of_a_packed_format() {
+    let registry = Registry::builtin().with::<Ternary>().unwrap();
+    let kinds = |name| of(&registry, name).iter().map(|v| (v.role, v.arm)).collect::<BTreeSet<_>>();
+    let most = registry.formats().map(|row| kinds(row.name)).max_by_key(BTreeSet::len).unwrap();
+    assert_eq!(kinds(Ternary::NAME), most);
+}
+
+#[test]
+fn it_equals_its_reference_at_every_subgroup_size() {
+    let variants = of(&Registry::builtin().with::<Ternary>().unwrap(), Ternary::NAME);
+    let mut ran = 0;
+    for subgroup_size in SUBGROUP_SIZES {
+        let interpreter = Interpreter::new(InterpOptions { subgroup_size, ..Default::default() });
+        // One in five at each size, all of them over the sizes, and at its own what asks for a size.
+        let mine = variants.iter().enumerate().filter(|(i, v)| {
+            let asks = v.stage().unwrap().layout.subgroup_size;
+            asks.map_or(SUBGROUP_SIZES[i % SUBGROUP_SIZES.len()] == subgroup_size, |s| s == subgroup_size)
+        });
+        let summary = run_those(mine.map(|(_, v)| v), &interpreter, false);
+        assert!(summary.failures.is_empty(), "{summary}");
+        assert!(summary.refused.iter().all(|r| matches!(r, LaunchError::SubgroupSize { .. })), "{summary}");
+        ran += summary.variants;
+    }
+    assert_eq!(ran, variants.len());
+}
+
+/// The same bytes, whose second plane a kernel reads a bit too high.
+struct Shifted;
+
+impl HostFormat for Shifted {
+    const ID: u32 = Ternary::ID + 1;
+    const NAME: &'static str = "SHIFTED";
+    const GEOMETRY: BlockGeometry = Ternary::GEOMETRY;
+
+    fn dequantize(block: &[u8], out: &mut [f32]) {
+        Ternary::dequantize(block, out);
+    }
+}
+
+impl Format for Shifted {
+    fn arms() -> Arms {
+        Arms::plain::<Self>()
+    }
+
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        Ternary::source(plane, unit, bit)
+    }
+}
+
+#[device]
+impl TensorFormat for Shifted {
+    const BLK: u32 = Ternary::BLK;
+    const UNIT: u32 = Ternary::UNIT;
+    const PLANES: &'static [Plane] = Ternary::PLANES;
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        let v = Ternary::decode4(&u, at);
+        v + v
+    }
+}
+
+#[test]
+fn a_wrong_decode_fails_in_every_role_that_decodes() {
+    let variants = of(&Registry::builtin().with::<Shifted>().unwrap(), Shifted::NAME);
+    let interpreter = Interpreter::new(InterpOptions { subgroup_size: 8, ..Default::default() });
+    for role in ["get_rows", "gemv"] {
+        let summary = run_those(variants.iter().filter(|v| v.role == role).take(1), &interpreter, false);
+        assert!(!summary.failures.is_empty(), "{role}: {summary}");
+    }
+}
+
+#[test]
+fn its_program_lists_its_kernels() {
+    let list = Command::new(env!("CARGO_BIN_EXE_kiln-ternary-format"))
+        .args(["kernels", "list", "--format", Ternary::NAME])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(list.stdout).unwrap();
+    assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
+    assert!(text.contains("gemv_dot4<Ternary>") && text.contains("get_rows<Ternary>"), "{text}");
+}

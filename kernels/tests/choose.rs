@@ -1,0 +1,122 @@
+//! Which arm and tile a gemv gets: a table of formats, shapes and devices.
+
+use std::collections::BTreeSet;
+
+use kiln_abi::{DeviceCaps, DeviceKind, Limits, MatrixCaps, spirv::Capability};
+use kiln_kernels::{
+    Registry,
+    gemv::{Arm, Shape, choose, tiles},
+};
+
+const DOT: Capability = Capability::DotProductInput4x8BitPacked;
+
+/// A device by what a choice looks at: subgroup sizes, and whether it has an integer dot product.
+fn device(name: &str, subgroup_sizes: (u32, u32), dot: bool) -> DeviceCaps {
+    let capabilities: BTreeSet<Capability> =
+        Capability::ALL.iter().copied().filter(|c| dot || *c != DOT).collect();
+    DeviceCaps {
+        name: name.to_owned(),
+        driver: String::new(),
+        kind: DeviceKind::Other,
+        capabilities,
+        subgroup_size: subgroup_sizes.0,
+        subgroup_sizes,
+        matrix: MatrixCaps::default(),
+        limits: Limits {
+            max_invocations: 1024,
+            max_local_size: [1024; 3],
+            max_grid: [65535; 3],
+            max_workgroup_bytes: 32768,
+            max_push_bytes: 128,
+            max_binding_bytes: 1 << 30,
+            max_buffer_bytes: 1 << 30,
+            max_allocation_bytes: 1 << 30,
+            max_bindings: 16,
+            binding_offset_alignment: 64,
+        },
+    }
+}
+
+fn shape(rows: u32, k: u32) -> Shape {
+    Shape { rows, m: 4096, k, experts: false, float: false }
+}
+
+#[test]
+fn every_device_and_shape_has_its_arm_and_tile() {
+    use Arm::{Dot4, Float};
+    let desktop = device("subgroups of 32", (32, 32), true);
+    let wide = device("subgroups of 64 and 32", (32, 64), true);
+    let wide_alone = device("subgroups of 64 alone", (64, 64), true);
+    let phone = device("a phone, subgroups of 16 alone", (16, 16), true);
+    let plain_phone = device("a phone without a dot product", (16, 16), false);
+    let cpu = device("a CPU driver, subgroups of 8", (8, 8), true);
+    let old = device("no dot product", (32, 32), false);
+    let experts = Shape { experts: true, ..shape(4, 4096) };
+    let asked = Shape { float: true, ..shape(1, 4096) };
+    // Elements of a unit, packed lanes, shape, device: arm, lanes, columns at once, subgroup of the fold.
+    let table = [
+        (32, true, shape(1, 4096), &desktop, (Dot4, 32, 1, Some(32))),
+        (32, true, shape(8, 4096), &desktop, (Dot4, 32, 8, Some(32))),
+        (32, true, shape(1, 576), &desktop, (Dot4, 8, 1, Some(32))),
+        (32, true, shape(1, 1024), &desktop, (Dot4, 32, 1, Some(32))),
+        (32, true, shape(1, 992), &desktop, (Dot4, 8, 1, Some(32))),
+        (32, true, experts, &desktop, (Dot4, 32, 1, Some(32))),
+        (32, true, asked, &desktop, (Float, 32, 1, Some(32))),
+        (32, false, shape(1, 4096), &desktop, (Float, 32, 1, Some(32))),
+        (8, false, shape(1, 256), &desktop, (Float, 32, 1, Some(32))),
+        (32, true, shape(1, 4096), &wide, (Dot4, 32, 1, Some(32))),
+        (32, true, shape(1, 4096), &wide_alone, (Dot4, 32, 1, None)),
+        (32, true, shape(1, 4096), &phone, (Dot4, 32, 1, None)),
+        (32, true, shape(3, 576), &phone, (Dot4, 8, 8, None)),
+        (32, true, shape(1, 4096), &plain_phone, (Float, 32, 1, None)),
+        (32, true, shape(1, 576), &cpu, (Dot4, 8, 1, None)),
+        (32, false, shape(2, 576), &cpu, (Float, 8, 8, None)),
+        (32, true, shape(1, 4096), &old, (Float, 32, 1, Some(32))),
+    ];
+    for (unit, packed, shape, caps, expected) in table {
+        let choice = choose(unit, packed, shape, caps);
+        let tile = choice.tile;
+        let found = (choice.arm, tile.lanes, tile.cols, tile.subgroup);
+        assert_eq!(found, expected, "{}, {shape:?}: {}", caps.name, choice.reason);
+        assert!(!choice.reason.is_empty());
+    }
+}
+
+/// What is chosen is among the variants that conformance runs, and runs on the device.
+#[test]
+fn every_choice_is_a_variant_that_its_device_takes() {
+    let sizes = [(4, 4), (8, 8), (16, 16), (16, 32), (32, 32), (32, 64), (64, 64), (1, 128)];
+    let devices = sizes.iter().flat_map(|&s| [true, false].map(|dot| device("any", s, dot)));
+    for caps in devices {
+        for row in Registry::builtin().formats() {
+            for (rows, k) in [(1, 1), (1, 32), (5, 64), (512, 256)] {
+                let shape = shape(rows, k * row.row_multiple);
+                let choice = row.choose(shape, &caps);
+                assert!(tiles().contains(&choice.tile), "{}: {:?}", row.name, choice.tile);
+                let cut = format!("{:?}", choice.tile);
+                let of_arm = |v: &&kiln_kernels::Variant| v.arm == Some(choice.arm.name());
+                let variant = row.variants.iter().filter(of_arm).find(|v| v.cut.first() == Some(&cut));
+                assert!(variant.is_some(), "{} has no variant {cut} on {:?}", row.name, choice.arm);
+                let (low, high) = caps.subgroup_sizes;
+                assert!(choice.tile.subgroup.is_none_or(|s| (low..=high).contains(&s)), "{choice:?}");
+                assert!(choice.arm == Arm::Float || caps.capabilities.contains(&DOT), "{choice:?}");
+            }
+        }
+    }
+}
+
+/// A row's bits may not depend on what shares its step: rows and experts change the columns at once, nothing else.
+#[test]
+fn what_shares_a_step_changes_neither_arm_nor_lanes() {
+    let caps = device("any", (32, 32), true);
+    for row in Registry::builtin().formats() {
+        for k in [1, 2, 32, 99].map(|n| n * row.row_multiple) {
+            let alone = row.choose(shape(1, k), &caps);
+            for other in [shape(2, k), shape(512, k), Shape { experts: true, ..shape(7, k) }] {
+                let together = row.choose(other, &caps);
+                let order = |c: &kiln_kernels::gemv::Choice| (c.arm, c.tile.lanes);
+                assert_eq!(order(&together), order(&alone), "{}, k = {k}", row.name);
+            }
+        }
+    }
+}
