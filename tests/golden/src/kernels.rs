@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     iter,
+    panic::resume_unwind,
     sync::{
         OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -35,7 +36,7 @@ pub fn stage(variants: &[&Variant]) -> Result<Vec<StagedKernel>, StageErrors> {
     };
     let parts: Vec<_> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().filter_map(|w| w.join().ok()).collect()
+        workers.into_iter().map(|w| w.join().unwrap_or_else(|e| resume_unwind(e))).collect()
     });
     let mut all: Vec<StagedKernel> = Vec::with_capacity(variants.len());
     for part in parts {
