@@ -55,23 +55,24 @@ fn every_device_and_shape_has_its_arm_and_tile() {
     let asked = Shape { float: true, ..shape(1, 4096) };
     // Elements of a unit, packed lanes, shape, device: arm, lanes, columns at once, subgroup of the fold.
     let table = [
-        (32, true, shape(1, 4096), &desktop, (Dot4, 32, 1, Some(32))),
-        (32, true, shape(8, 4096), &desktop, (Dot4, 32, 8, Some(32))),
+        (32, true, shape(1, 4096), &desktop, (Dot4, 128, 1, Some(32))),
+        (32, true, shape(8, 4096), &desktop, (Dot4, 128, 8, Some(32))),
         (32, true, shape(1, 576), &desktop, (Dot4, 8, 1, Some(32))),
+        (32, true, shape(1, 2048), &desktop, (Dot4, 64, 1, Some(32))),
         (32, true, shape(1, 1024), &desktop, (Dot4, 32, 1, Some(32))),
         (32, true, shape(1, 992), &desktop, (Dot4, 8, 1, Some(32))),
-        (32, true, experts, &desktop, (Dot4, 32, 1, Some(32))),
-        (32, true, asked, &desktop, (Float, 32, 1, Some(32))),
-        (32, false, shape(1, 4096), &desktop, (Float, 32, 1, Some(32))),
+        (32, true, experts, &desktop, (Dot4, 128, 1, Some(32))),
+        (32, true, asked, &desktop, (Float, 128, 1, Some(32))),
+        (32, false, shape(1, 4096), &desktop, (Float, 128, 1, Some(32))),
         (8, false, shape(1, 256), &desktop, (Float, 32, 1, Some(32))),
-        (32, true, shape(1, 4096), &wide, (Dot4, 32, 1, Some(32))),
-        (32, true, shape(1, 4096), &wide_alone, (Dot4, 32, 1, None)),
-        (32, true, shape(1, 4096), &phone, (Dot4, 32, 1, None)),
+        (32, true, shape(1, 4096), &wide, (Dot4, 128, 1, Some(32))),
+        (32, true, shape(1, 4096), &wide_alone, (Dot4, 128, 1, None)),
+        (32, true, shape(1, 4096), &phone, (Dot4, 128, 1, None)),
         (32, true, shape(3, 576), &phone, (Dot4, 8, 8, None)),
-        (32, true, shape(1, 4096), &plain_phone, (Float, 32, 1, None)),
+        (32, true, shape(1, 4096), &plain_phone, (Float, 128, 1, None)),
         (32, true, shape(1, 576), &cpu, (Dot4, 8, 1, None)),
         (32, false, shape(2, 576), &cpu, (Float, 8, 8, None)),
-        (32, true, shape(1, 4096), &old, (Float, 32, 1, Some(32))),
+        (32, true, shape(1, 4096), &old, (Float, 128, 1, Some(32))),
     ];
     for (unit, packed, shape, caps, expected) in table {
         let choice = choose(unit, packed, shape, caps);

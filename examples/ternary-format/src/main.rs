@@ -1,4 +1,5 @@
 //! The program `kiln` with one format more.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 

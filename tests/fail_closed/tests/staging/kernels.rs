@@ -80,7 +80,7 @@ mod bad {
 
         fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
             let scale = u.small(2); //~ E104 small
-            let low = u.word(at, at); //~ E104 word
+            let low = u.word(u.small(1), at); //~ E104 word
             splat((scale + low) as f32)
         }
     }
@@ -95,7 +95,7 @@ mod bad {
 
     #[kernel(local_size = 8, grid = 1)]
     pub fn absent(#[when(n > 4)] x: &Buf<u32>, y: &BufMut<u32>, #[comptime] n: u32) {
-        y[0] = x[1]; //~ V000 x[1]
+        y[0] = x[1]; //~ E010 x[1], E013 x[1]
         y[1] = n;
     }
 

@@ -1,0 +1,175 @@
+//! `cargo xtask new-format NAME`: the file of a quantization format to fill in, and its rows.
+
+use std::fs;
+use std::path::Path;
+
+use crate::process::Result;
+
+const MODULES: &str = "kernels/src/formats/mod.rs";
+const REGISTRY: &str = "kernels/src/registry.rs";
+
+/// The type's name: `q3_x` is `Q3X`.
+fn type_name(name: &str) -> String {
+    let part = |part: &str| part[..1].to_uppercase() + &part[1..];
+    name.split('_').filter(|part| !part.is_empty()).map(part).collect()
+}
+
+/// Writes the format's file and its rows; refuses a name that is taken or is no name of a module.
+pub(crate) fn new_format(name: &str) -> Result<()> {
+    let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if !is_name {
+        return Err(format!("`{name}` is no module's name: small letters, digits and `_`, such as q3_x"));
+    }
+    let path = format!("kernels/src/formats/{name}.rs");
+    if Path::new(&path).exists() {
+        return Err(format!("{path} is there already"));
+    }
+    let (modules, registry) = (read(MODULES)?, read(REGISTRY)?);
+    let (modules, registry) = rows(&modules, &registry, name)?;
+    write(&path, &skeleton(name))?;
+    write(MODULES, &modules)?;
+    write(REGISTRY, &registry)?;
+    crate::cargo::run(&["fmt", "-p", "kiln-kernels"], &[])?;
+    println!("{path} is a format of 32 signed bytes under an f16 scale: make it yours, then its vectors.");
+    println!("`cargo xtask test -p kiln-kernels` says what is missing; CONTRIBUTING.md has the steps.");
+    Ok(())
+}
+
+/// Both files with the format named in them; rustfmt puts the lines in their order.
+fn rows(modules: &str, registry: &str, name: &str) -> Result<(String, String)> {
+    let ty = type_name(name);
+    let modules = after(modules, "pub mod layout;\n", &format!("mod {name};\n"))?;
+    let modules = after(&modules, "pub use self::{\n", &format!("    {name}::{ty},\n"))?;
+    let registry = after(registry, "    formats::{\n", &format!("        {ty},\n"))?;
+    let registry = before(&registry, "    ]\n}\n\n/// Formats by id", &format!("        FormatRow::of::<{ty}>(),\n"))?;
+    Ok((modules, registry))
+}
+
+fn after(text: &str, mark: &str, new: &str) -> Result<String> {
+    let (head, tail) = text.split_once(mark).ok_or_else(|| missing(mark))?;
+    Ok([head, mark, new, tail].concat())
+}
+
+fn before(text: &str, mark: &str, new: &str) -> Result<String> {
+    let (head, tail) = text.split_once(mark).ok_or_else(|| missing(mark))?;
+    Ok([head, new, mark, tail].concat())
+}
+
+fn missing(mark: &str) -> String {
+    format!("the rows of formats have no line `{}`; name the format by hand", mark.trim())
+}
+
+fn read(path: &str) -> Result<String> {
+    fs::read_to_string(path).map_err(|e| format!("{path}: {e}; run this in the repository's root"))
+}
+
+fn write(path: &str, text: &str) -> Result<()> {
+    fs::write(path, text).map_err(|e| format!("{path}: {e}"))
+}
+
+fn skeleton(name: &str) -> String {
+    let (ty, upper) = (type_name(name), name.to_uppercase());
+    format!(
+        "\
+//! {upper}: 32 weights with one scale. FILL IN: bits per weight.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 2 | d, f16 |
+//! | 2 | 32 | qs, signed bytes |
+//!
+//! Value: `d · q`. FILL IN: the outside reference.
+
+use kiln_abi::BlockGeometry;
+use kiln_dsl::prelude::*;
+
+use super::{{Arms, Format, HostFormat, f16_at, half_bits}};
+
+/// The format.
+pub struct {ty};
+
+const QS: usize = 2;
+const _: () = assert!(QS + 32 == {ty}::GEOMETRY.bytes() as usize);
+
+impl HostFormat for {ty} {{
+    // FILL IN: ggml's type id.
+    const ID: u32 = 0x7fff_ffff;
+    const NAME: &'static str = \"{upper}\";
+    const GEOMETRY: BlockGeometry = BlockGeometry::new(32, 34);
+
+    fn dequantize(block: &[u8], out: &mut [f32]) {{
+        for (out, q) in out.iter_mut().zip(&block[QS..]) {{
+            *out = f16_at(block, 0) * f32::from(q.cast_signed());
+        }}
+    }}
+}}
+
+impl Format for {ty} {{
+    fn arms() -> Arms {{
+        Arms::packed::<Self>()
+    }}
+
+    fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {{
+        match plane {{
+            0 => Some(8 * QS + bit),
+            1 => Some(bit),
+            _ => None,
+        }}
+    }}
+}}
+
+#[device]
+impl TensorFormat for {ty} {{
+    const BLK: u32 = 32;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(32), Plane::unit(2)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {{
+        packed_decode4::<{ty}>(&u, at)
+    }}
+}}
+
+#[device]
+impl PackedFormat for {ty} {{
+    const GROUP: u32 = 32;
+    const OFFSET: bool = false;
+
+    fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {{
+        let d = half_bits(u.small(1));
+        (d, 0.0)
+    }}
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {{
+        u.word(0, pack)
+    }}
+}}
+
+#[cfg(test)]
+mod tests {{
+    #[test]
+    fn it_is_filled_in() {{
+        let left = include_str!(\"{name}.rs\").lines().filter(|l| l.contains(concat!(\"FILL\", \" IN\"))).count();
+        assert_eq!(left, 0, \"kernels/src/formats/{name}.rs has lines to fill in; then drop this test\");
+    }}
+}}
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_go_where_the_others_are() {
+        assert_eq!(type_name("q3_x"), "Q3X");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+        let (modules, registry) = rows(&read(MODULES), &read(REGISTRY), "q3_x").unwrap();
+        assert!(modules.contains("mod q3_x;") && modules.contains("q3_x::Q3X,"));
+        assert!(registry.contains("FormatRow::of::<Q3X>(),"));
+        assert!(rows("", &registry, "q3_x").is_err());
+        assert!(skeleton("q3_x").starts_with("//! Q3_X: "));
+    }
+}
