@@ -99,6 +99,14 @@ mod bad {
         y[1] = n;
     }
 
+    #[kernel(local_size = 32, subgroup = 32, grid = 1)]
+    pub fn renamed(y: &BufMut<f32>) {
+        dims!(TALL = 16, WIDE = 16, SHORT = 8);
+        let sums = Tile::<f32, Acc, Sg, TALL, WIDE>::zero();
+        let other = tile::renamed::<_, _, _, _, _, SHORT, WIDE>(sums); //~ E130 tile
+        tile::store(other, y, 0, 16);
+    }
+
     #[kernel(local_size = 8, grid = 1)]
     pub fn reuses(y: &BufMut<u32>) {
         let a = Shared::<u32>::new(8);
@@ -366,6 +374,14 @@ mod good {
         y[1] = n;
     }
 
+    #[kernel(local_size = 32, subgroup = 32, grid = 1)]
+    pub fn renamed(y: &BufMut<f32>) {
+        dims!(TALL = 16, WIDE = 16, SHORT = 16);
+        let sums = Tile::<f32, Acc, Sg, TALL, WIDE>::zero();
+        let other = tile::renamed::<_, _, _, _, _, SHORT, WIDE>(sums);
+        tile::store(other, y, 0, 16);
+    }
+
     #[kernel(local_size = 8, grid = 1)]
     pub fn reuses(y: &BufMut<u32>) {
         let a = Shared::<u32>::new(9);
@@ -553,7 +569,7 @@ pub fn staged() -> Vec<(&'static str, Staged, Staged)> {
     let mut all = pairs! {
         Literals Indices Lengths Arithmetic Sizes Steps Dimensions HostJump Recursion MutualRecursion Unreachable
         Escape Unused Clusters Reuses BarrierInBranch BarrierAfterReturn BarrierInLoop SubgroupInBranch ManyInvocations MuchMemory
-        BeyondTheArm Planes
+        BeyondTheArm Planes Renamed
     };
     all.push(("Absent", bad::Absent::new(4).stage(), good::Absent::new(4).stage()));
     all

@@ -83,7 +83,7 @@ const ROWS: &[(&str, &[&str])] = &[
     ("mixed types", &["mixed_addition", "mixed_comparison", "mixed_store", "mixed_arms", "store_of_half"]),
     ("a value of the device known to the host", &["comptime_from_value", "mutable_comptime", "HostJump"]),
     ("a value outside its block", &["Escape"]),
-    ("named dimensions", &["dimension_undeclared", "Dimensions"]),
+    ("named dimensions", &["dimension_undeclared", "Dimensions", "Renamed"]),
     ("arithmetic without a result", &["Arithmetic", "Sizes"]),
     ("a barrier that some invocations miss", &["BarrierInBranch", "BarrierAfterReturn", "BarrierInLoop"]),
     ("a subgroup operation that some lanes miss", &["SubgroupInBranch"]),
