@@ -314,23 +314,14 @@ fn bind(options: &Options, params: &[Param], errors: &mut Vec<syn::Error>) -> To
         Some(name) => quote!(::kiln_dsl::private::Push::bytes(&args.#name)),
         None => quote!(::std::vec::Vec::new()),
     };
-    // Typed, since a refused signature may leave no buffer to infer from.
-    let n = ranges.len();
-    let ranges = quote!(<[::core::option::Option<::kiln_dsl::private::abi::BufferRange>; #n]>::from([#(#ranges),*]));
-    let needed = quote!(<[::core::option::Option<::core::option::Option<::std::primitive::u64>>; #n]>::from([#(#needed),*]));
     quote! {
         #host
         #push_name
         let #given: [::core::option::Option<::kiln_dsl::private::abi::BufferRange>; #count] = [#(#ranges),*];
         let #asked: [::core::option::Option<::core::option::Option<u64>>; #count] = [#(#needed),*];
         ::kiln_dsl::private::LaunchArgs {
-<<<<<<< HEAD
             bindings: #given.into_iter().flatten().collect(),
             needed_bytes: #asked.into_iter().flatten().collect(),
-=======
-            bindings: #ranges.into_iter().flatten().collect(),
-            needed_bytes: #needed.into_iter().flatten().collect(),
->>>>>>> ce90d6b (wip)
             push: #push_bytes,
             grid: #grid,
         }
