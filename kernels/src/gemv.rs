@@ -223,7 +223,13 @@ where
 /// spare.
 fn shapes<F: Format>() -> Vec<(u32, u32, u32)> {
     let k = F::BLK.max(F::UNIT);
-    vec![(1, 1, k), (1, 3, 2 * k), (4, 16, 5 * k), (2, 17, 256.max(k)), (17, 5, 1024_u32.next_multiple_of(k) + k)]
+    vec![
+        (1, 1, k),
+        (1, 3, 2 * k),
+        (4, 16, 5 * k),
+        (2, 17, 256.max(k)),
+        (17, 5, 1024_u32.next_multiple_of(k) + k),
+    ]
 }
 
 /// Every number of rows up to 17, and rows as long as models have.

@@ -8,8 +8,8 @@ use crate::cargo::{self, Counts};
 use crate::process::{Result, capture};
 use crate::setup::{self, Artefact, Driver};
 use crate::stages::{
-    Action, DEVICE_PACKAGES, Group, KERNEL_SUITES, KERNELS_SECONDS, OVERRUN, Pick, STAGES, Stage, TOTAL_MINUTES, Where,
-    picks,
+    Action, DEVICE_PACKAGES, Group, KERNEL_SUITES, KERNELS_SECONDS, OVERRUN, Pick, STAGES, Stage,
+    TOTAL_MINUTES, Where, picks,
 };
 
 /// cargo starts test programs through what this names.

@@ -42,7 +42,8 @@ fn rows(modules: &str, registry: &str, name: &str) -> Result<(String, String)> {
     let modules = after(modules, "pub mod layout;\n", &format!("mod {name};\n"))?;
     let modules = after(&modules, "pub use self::{\n", &format!("    {name}::{ty},\n"))?;
     let registry = after(registry, "    formats::{\n", &format!("        {ty},\n"))?;
-    let registry = before(&registry, "    ]\n}\n\n/// Formats by id", &format!("        FormatRow::of::<{ty}>(),\n"))?;
+    let registry =
+        before(&registry, "    ]\n}\n\n/// Formats by id", &format!("        FormatRow::of::<{ty}>(),\n"))?;
     Ok((modules, registry))
 }
 

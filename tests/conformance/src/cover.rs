@@ -102,9 +102,7 @@ mod tests {
         let sizes = [4, 8, 32];
         let all: HashSet<Pair> = (0..variants.len())
             .flat_map(|v| [0, 1, 2].map(|i| (v, i)))
-            .filter(|&(v, i)| {
-                variants[v].stage().unwrap().layout.subgroup_size.is_none_or(|s| s == sizes[i])
-            })
+            .filter(|&(v, i)| variants[v].stage().unwrap().layout.subgroup_size.is_none_or(|s| s == sizes[i]))
             .flat_map(|c| pairs(&variants, c))
             .collect();
         let one = cover(&variants, &sizes, 1);

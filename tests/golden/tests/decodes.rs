@@ -34,7 +34,8 @@ fn fault(i: &Instruction<'_>, by_id: &BTreeMap<u32, &Instruction<'_>>) -> Option
         }
         Op::AccessChain => {
             let class = by_id.get(&i.ty)?.word(0);
-            let own = [StorageClass::Function, StorageClass::Private].map(StorageClass::number).contains(&class);
+            let own =
+                [StorageClass::Function, StorageClass::Private].map(StorageClass::number).contains(&class);
             let indices = i.parts.iter().flat_map(|p| p.words.iter()).skip(1);
             (own && indices.copied().any(|id| !is_constant(id))).then_some("an own array indexed by a value")
         }

@@ -102,7 +102,8 @@ fn words_are_the_same_from_one_thread_and_from_two() {
     let some: Vec<&Variant> = registry.variants().step_by(7).collect();
     let staged = || some.iter().map(|v| v.stage().unwrap_or_else(|e| panic!("{e}"))).collect::<Vec<_>>();
     let (fixtures, kernels) = (by_hand(), staged());
-    let both = thread::scope(|s| [(); 2].map(|()| s.spawn(|| (by_hand(), staged()))).map(|t| t.join().unwrap()));
+    let both =
+        thread::scope(|s| [(); 2].map(|()| s.spawn(|| (by_hand(), staged()))).map(|t| t.join().unwrap()));
     for (again, kernels_again) in both {
         assert!(again == fixtures && kernels_again == kernels);
     }

@@ -45,7 +45,8 @@ pub fn check(metadata: &Value, declared: &Edges) -> Vec<Fault> {
     for package in list(&metadata["packages"]) {
         let Some(folder) = folder(root, text(&package["manifest_path"])) else { continue };
         let manifest = format!("{folder}/Cargo.toml");
-        if text(&package["name"]) != format!("kiln-{}", folder.rsplit('/').next().unwrap_or_default().replace('_', "-"))
+        if text(&package["name"])
+            != format!("kiln-{}", folder.rsplit('/').next().unwrap_or_default().replace('_', "-"))
         {
             faults.push(Fault::new(
                 &manifest,
