@@ -455,12 +455,7 @@ pub mod when_on_push {
     }
 
     #[kernel(local_size = 64, grid = 1)]
-    pub fn case(
-        #[when(both)] x: &Buf<u32>,
-        y: &BufMut<u32>,
-        #[push] p: Numbers,
-        #[comptime] both: bool,
-    ) {
+    pub fn case(#[when(both)] x: &Buf<u32>, y: &BufMut<u32>, #[push] p: Numbers, #[comptime] both: bool) {
         y[0] = p.n + x[0];
     }
 }
