@@ -27,7 +27,10 @@ use crate::{
 };
 
 /// A matrix of `R` rows and `C` columns of `T`, held by the invocations of scope `S`, used as `U`.
-pub struct Tile<T, U, S, R, C>(PhantomData<fn() -> (T, U, S, R, C)>);
+pub struct Tile<T, U, S, R, C>(PhantomData<Typed<T, U, S, R, C>>);
+
+/// Element, use, scope, rows, columns: types alone.
+type Typed<T, U, S, R, C> = fn() -> (T, U, S, R, C);
 
 impl<T, U, S, R, C> Clone for Tile<T, U, S, R, C> {
     fn clone(&self) -> Self {

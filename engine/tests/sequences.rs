@@ -98,14 +98,15 @@ fn sequences_in_one_command_get_what_each_gets_alone() {
         let slots: Vec<_> = (0..n).map(|_| model.slots().start(N_CTX).unwrap()).collect();
         slots.iter().enumerate().for_each(|(i, slot)| feed(&model, *slot, &prompt(i)));
         let mut control = 0;
-        for step in 0..STEPS {
+        (0..STEPS).for_each(|step| {
             let rows: Vec<_> =
                 slots.iter().enumerate().map(|(i, slot)| (*slot, ids(100 + i, STEPS)[step])).collect();
             for (i, row) in together(&model, &rows).into_iter().enumerate() {
-                assert!(row == alone[i][step], "sequence {i} of {n}, step {step}");
-                control += usize::from(row != alone[(i + 1) % 16][step]);
+                let own = |i: usize| &alone[i % 16][step];
+                assert!(row == *own(i), "sequence {i} of {n}, step {step}");
+                control += usize::from(row != *own(i + 1));
             }
-        }
+        });
         assert_eq!(control, n * STEPS, "another sequence's logits are other bits");
         slots.iter().for_each(|slot| model.slots().end(*slot));
     }

@@ -70,8 +70,8 @@ const ROWS: [(&str, Edit); 3] =
 fn among(text: &str, start: &str, line: &str) -> Option<String> {
     let mut lines: Vec<&str> = text.lines().collect();
     let alike = |l: &&str| l.starts_with(start);
-    let after = lines.iter().rposition(|l| alike(&l) && *l < line);
-    let at = after.map(|at| at + 1).or_else(|| lines.iter().position(|l| alike(&l)))?;
+    let after = lines.iter().rposition(|l| alike(l) && *l < line);
+    let at = after.map(|at| at + 1).or_else(|| lines.iter().position(alike))?;
     lines.insert(at, line);
     Some(lines.join("\n") + "\n")
 }

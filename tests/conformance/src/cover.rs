@@ -87,7 +87,7 @@ fn pairs(variants: &[&Variant], (v, size): (usize, usize)) -> Vec<Pair> {
     let traits = [kernel, variant.format.unwrap_or(&variant.name), variant.arm.unwrap_or_default()];
     let traits = traits.map(str::to_owned).into_iter().chain([size.to_string()]).chain(variant.cut.clone());
     let traits: Vec<(usize, String)> = traits.enumerate().collect();
-    let with = |i: usize| traits[..i].iter().map(move |t| t.clone());
+    let with = |i: usize| traits[..i].iter().cloned();
     (0..traits.len()).flat_map(|i| with(i).map(|t| (t, traits[i].clone())).collect::<Vec<_>>()).collect()
 }
 

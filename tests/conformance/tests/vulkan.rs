@@ -8,6 +8,7 @@ use kiln_runtime::{CacheDir, Gpu, RuntimeOptions};
 /// The sizes at which the CPU driver runs.
 const DRIVER_SIZES: [u32; 3] = [4, 8, 16];
 
+#[expect(clippy::unwrap_used, reason = "no device, no test")]
 /// The device with its validation layer; none where no Vulkan is asked for.
 fn device() -> Option<Gpu> {
     if std::env::var_os("KILN_NO_VULKAN").is_some() {

@@ -115,8 +115,8 @@ fn left() -> Vec<u32> {
     let fold = |start: u32, f: fn(u32, u32) -> u32| X.iter().fold(start, |a, &v| f(a, v));
     let mut left = vec![
         fold(0, |a, v| a + v),
-        fold(!0, |a, v| Ord::min(a, v)),
-        fold(0, |a, v| Ord::max(a, v)),
+        fold(!0, Ord::min),
+        fold(0, Ord::max),
         fold(!0, |a, v| a & (v | 0xff00)),
         fold(0, |a, v| a | v),
         fold(0, |a, v| a ^ v),
