@@ -187,6 +187,7 @@ const DEVICE_MODELS: &[Pick] = &[
     Pick::Target("kiln-engine", "device"),
     Pick::Target("kiln-engine", "device_architectures"),
     Pick::Target("kiln-engine", "bench"),
+    Pick::Target("kiln-engine", "sequences"),
 ];
 const CONFORMANCE: &[Pick] = &[Pick::Target("kiln-conformance", "vulkan")];
 
