@@ -61,11 +61,10 @@ fn the_list_is_narrowed_by_format_and_role() {
     assert!(both.lines().count() > 0);
     assert!(listed(&both).iter().all(|pair| *pair == ("gemv".to_owned(), "Q8_0".to_owned())), "{both}");
     let role = answer(&["kernels", "list", "--role", "gemv"]);
-    assert!(
-        role.lines().count() > both.lines().count() && role.contains(both.lines().next().unwrap().trim())
-    );
+    assert!(role.lines().count() > both.lines().count());
+    assert!(listed(&role).contains(&("gemv".to_owned(), "Q8_0".to_owned())), "{role}");
     refusal(&["kernels", "list", "--format", "Q9_9"], 1, "no format is called \"Q9_9\"; there are F32, ");
-    refusal(&["kernels", "list", "--role", "gem"], 1, "no role is called \"gem\"; there are add, ");
+    refusal(&["kernels", "list", "--role", "gem"], 1, "no role is called \"gem\"; there are ");
 }
 
 #[test]
