@@ -230,8 +230,9 @@ fn unit_product<F: PackedFormat>(w: &Weights, x: &Column) -> f32 {
             hi = dot4_i8_acc(q, x.word(comptime!(0), comptime!(pack)), hi);
             lo = dot4_i8_acc(q, x.word(comptime!(1), comptime!(pack)), lo);
         }
-        let scale = w.scale(comptime!(group)) * x.field(comptime!(0));
-        sum = fma((hi * 256 + lo) as f32, scale, sum);
+        // The size of x first: a product of the two scales may be too small for a number.
+        let inner = (hi * 256 + lo) as f32 * x.field(comptime!(0));
+        sum = fma(inner, w.scale(comptime!(group)), sum);
         if comptime!(F::OFFSET && F::GROUP == 16) {
             sum = fma(w.offset(comptime!(group)), x.field(comptime!(1 + group)), sum);
         }

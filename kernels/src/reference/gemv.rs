@@ -27,14 +27,17 @@ pub fn gemv(w: &[f32], offsets: &[f32], x: &[f32], rows: Rows<'_>, roundings: u3
         let x = x.chunks_exact(k as usize).nth(r / sharing as usize).unwrap_or_default();
         for i in 0..m {
             let at = ((expert * m + i) * k) as usize;
-            let (mut sum, mut size) = (0.0, 0.0);
+            let (mut sum, mut size, mut sum_x) = (0.0, 0.0, 0.0);
             for ((w, offset), x) in w[at..].iter().zip(&offsets[at..]).zip(x) {
                 let (w, offset, x) = (f64::from(*w), f64::from(*offset), f64::from(*x));
                 sum += w * x;
+                sum_x += x.abs();
                 size += ((w - offset).abs() + offset.abs()) * x.abs();
             }
             out.values.push(sum);
-            out.bounds.push(size * gamma(roundings, F32_ROUNDOFF) + f64::from(f32::MIN_POSITIVE));
+            // A scale below the normal numbers may count as zero, with up to 127 of it in each weight; so may a sum.
+            let tiny = f64::from(f32::MIN_POSITIVE) * (127.0 * sum_x + f64::from(k));
+            out.bounds.push(size * gamma(roundings, F32_ROUNDOFF) + tiny);
         }
     }
     out
