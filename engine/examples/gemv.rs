@@ -95,7 +95,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (formats, cols, tiles) = (list(0, "all"), list(1, "1,8"), list(2, "chosen"));
     let gpu = Gpu::open(&RuntimeOptions { cache: CacheDir::Off, ..Default::default() })?;
     let bench = Bench { gpu: gpu.clone(), random: Random::new(1).bytes(16 << 20) };
-    let step = bench.filled(&plain_step(16))?;
     let one = bench.filled(&plain_step(1))?;
     let (x, y) = (bench.buffer(4096)?, bench.buffer(4096)?);
     let p = ScalePush { rows: 1, n: 64, factor: 1.0 };
@@ -118,7 +117,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut line = format!("{:8} x{n}", format.name);
             for shape in SHAPES {
                 for tile in &tiles {
-                    line += &one_shape(&bench, format, n.parse()?, shape, tile, (step, dispatch, rate))?;
+                    line += &one_shape(&bench, format, n.parse()?, shape, tile, (dispatch, rate))?;
                 }
             }
             println!("{line}");
@@ -133,7 +132,7 @@ fn one_shape(
     n: u32,
     (m, k, used): (u32, u32, u32),
     tile: &str,
-    (step, dispatch, rate): (BufferRange, f64, f64),
+    (dispatch, rate): (f64, f64),
 ) -> Result<String, Box<dyn Error>> {
     if used > 1 && n > 1 {
         return Ok(String::new());
@@ -161,7 +160,6 @@ fn one_shape(
     let ids: Vec<u8> = (0..n * used).flat_map(|i| (i % used).to_le_bytes()).collect();
     let ids = bench.filled(&ids)?;
     let step_n = bench.filled(&plain_step(n))?;
-    let _ = step;
     let form = Form { experts, ..Form::default() };
     let launch = match (choice.arm, format.gemv.dot4) {
         (Arm::Dot4, Some(launch)) => launch,
