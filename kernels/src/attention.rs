@@ -8,6 +8,7 @@
 //! t + 128. For the result the invocations form groups of a line's data words: an invocation owns the elements of its
 //! word over every n_groups-th position, and the groups' sums are added at the end.
 //! Traffic: two lines per position and head, memory-bound at one row.
+//! Where lines are mixed, so is the query, and the result once more at the end.
 //! Numerics: f32; the order depends on the position and the window alone, so a row's result is the same bits
 //! whatever rows share its step.
 
@@ -18,8 +19,9 @@ use crate::{
     Variant,
     conformance::{Buffer, Case, Random, f32_bytes, u32_bytes},
     fold::{fold_max, fold_sums},
+    hadamard::hadamard,
     kv_store::PAGE,
-    kv_type::{KV_BLOCK, KvType, kv_element, kv_scale},
+    kv_type::{KV_BLOCK, KvType, kv_element, kv_low, kv_scale},
     reference,
     step::{StepRow, n_rows, row_position, row_slot, step_block},
 };
@@ -95,6 +97,9 @@ pub fn attention(
         query[d] = q[out + d] * p.scale;
     }
     barrier();
+    if comptime!(ty.is_mixed()) {
+        hadamard(&query, t, comptime!(head_dim), comptime!(LOCAL_SIZE));
+    }
 
     let mut highest = UNSEEN;
     let mut total = 0.0;
@@ -139,11 +144,12 @@ pub fn attention(
                 for i in (from + group..to).step_by(n_groups) {
                     let value = (line + i) * comptime!(ty.line_words(head_dim));
                     let word = v_pages[value + w];
+                    let low = kv_low(&v_pages, value, w, comptime!(ty), comptime!(head_dim));
                     let b = w / comptime!(KV_BLOCK / per_word);
                     let weight =
                         weights[i] * kv_scale(&v_pages, value, b, comptime!(ty), comptime!(head_dim));
                     for e in comptime!(0..per_word) {
-                        let v = kv_element(word, comptime!(ty), comptime!(e));
+                        let v = kv_element(word, low, comptime!(ty), comptime!(e));
                         acc[j * per_word + e] = fma(weight, v, acc[j * per_word + e]);
                     }
                 }
@@ -165,7 +171,18 @@ pub fn attention(
         for g in comptime!(1..n_groups) {
             sum += sums[g * head_dim + d];
         }
-        y[out + d] = sum / total;
+        if comptime!(ty.is_mixed()) {
+            query[d] = sum / total;
+        } else {
+            y[out + d] = sum / total;
+        }
+    }
+    if comptime!(ty.is_mixed()) {
+        barrier();
+        hadamard(&query, t, comptime!(head_dim), comptime!(LOCAL_SIZE));
+        for d in (t..head_dim).step_by(LOCAL_SIZE) {
+            y[out + d] = query[d];
+        }
     }
 }
 
@@ -185,8 +202,10 @@ fn score_of(
             let mut sum = 0.0;
             for w in b * comptime!(KV_BLOCK / per_word)..(b + 1) * comptime!(KV_BLOCK / per_word) {
                 let word = k_pages[key + w];
+                let low = kv_low(&k_pages, key, w, comptime!(ty), comptime!(head_dim));
                 for e in comptime!(0..per_word) {
-                    sum = fma(query[w * per_word + e], kv_element(word, comptime!(ty), comptime!(e)), sum);
+                    sum =
+                        fma(query[w * per_word + e], kv_element(word, low, comptime!(ty), comptime!(e)), sum);
                 }
             }
             score = fma(kv_scale(&k_pages, key, b, comptime!(ty), comptime!(head_dim)), sum, score);
@@ -195,7 +214,7 @@ fn score_of(
         for w in 0..comptime!(ty.data_words(head_dim)) {
             let word = k_pages[key + w];
             for e in comptime!(0..per_word) {
-                score = fma(query[w * per_word + e], kv_element(word, comptime!(ty), comptime!(e)), score);
+                score = fma(query[w * per_word + e], kv_element(word, 0, comptime!(ty), comptime!(e)), score);
             }
         }
     }
@@ -267,6 +286,7 @@ fn case(
         window: (window > 0).then_some(window as usize),
         scale,
         soft_cap: (soft_cap > 0.0).then_some(soft_cap),
+        mixed: ty.is_mixed(),
     };
     let line = |slot: u32, position: usize, head: usize| {
         let page = table[(slot * max_pages) as usize + position / PAGE as usize] as usize;

@@ -2,9 +2,10 @@
 //!
 //! Shapes: k, v `[rows, n_head_kv, head_dim]` f32; pages of k and of v `[n_pages, n_head_kv, 256, line]`, a line being
 //! `head_dim` elements as [`KvType`] lays them out; page table `[n_slots, max_pages]`. Position i of a slot lies in page
-//! `table[slot, i / 256]` at line i mod 256. An invocation owns what shares a word of k, and the same of v.
+//! `table[slot, i / 256]` at line i mod 256. A workgroup owns a head of k and
+//! of v, an invocation what shares a word of the page.
 //! Traffic: 4 bytes read per element and those of the type written, memory-bound.
-//! Numerics: one rounding to f16; q8_0 is off by at most half its scale.
+//! Numerics: one rounding to f16; q8_0 is off by at most half its scale, once mixed.
 
 use kiln_abi::Kernel;
 use kiln_dsl::prelude::*;
@@ -45,7 +46,7 @@ pub fn kv_line(table: &Buf<u32>, slot: u32, max_pages: u32, position: u32, n_hea
 }
 
 /// The kernel.
-#[kernel(local_size = LOCAL_SIZE, grid = [(p.n_head_kv * head_dim.div_ceil(ty.unit())).div_ceil(LOCAL_SIZE), p.rows])]
+#[kernel(local_size = LOCAL_SIZE, grid = [p.n_head_kv, p.rows])]
 pub fn kv_store(
     #[len(p.rows * p.n_head_kv * head_dim)] k: &Buf<f32>,
     #[len(p.rows * p.n_head_kv * head_dim)] v: &Buf<f32>,
@@ -57,18 +58,23 @@ pub fn kv_store(
     #[comptime] head_dim: u32,
     #[comptime] ty: KvType,
 ) {
-    let r = workgroup_id_y();
-    let i = global_id_x();
-    let units = comptime!(head_dim.div_ceil(ty.unit()));
-    if r < n_rows(&step) && i < p.n_head_kv * units {
-        let (position, slot) = (row_position(&step, r), row_slot(&step, r));
-        let head = i / units;
-        let line = kv_line(&table, slot, p.max_pages, position, p.n_head_kv, head);
-        let at = line * comptime!(ty.line_words(head_dim));
-        let from = (r * p.n_head_kv + head) * head_dim;
-        kv_put(&k, from, &k_pages, at, i % units, comptime!(ty), comptime!(head_dim));
-        kv_put(&v, from, &v_pages, at, i % units, comptime!(ty), comptime!(head_dim));
+    let (head, r) = (workgroup_id_x(), workgroup_id_y());
+    if r >= n_rows(&step) {
+        return;
     }
+    let t = local_id();
+    let key = Shared::<f32>::new(head_dim);
+    let value = Shared::<f32>::new(head_dim);
+    let from = (r * p.n_head_kv + head) * head_dim;
+    for d in (t..head_dim).step_by(LOCAL_SIZE) {
+        key[d] = k[from + d];
+        value[d] = v[from + d];
+    }
+    barrier();
+    let line = kv_line(&table, row_slot(&step, r), p.max_pages, row_position(&step, r), p.n_head_kv, head);
+    let to = line * comptime!(ty.line_words(head_dim));
+    kv_put(&key, &k_pages, to, t, comptime!(LOCAL_SIZE), comptime!(ty), comptime!(head_dim));
+    kv_put(&value, &v_pages, to, t, comptime!(LOCAL_SIZE), comptime!(ty), comptime!(head_dim));
 }
 
 /// One variant for each type and width of a head.

@@ -18,6 +18,7 @@ pub mod gemm;
 pub mod gemv;
 pub mod get_rows;
 pub mod glu;
+mod hadamard;
 pub mod kv_store;
 pub mod kv_type;
 pub mod reference;

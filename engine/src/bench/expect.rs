@@ -6,7 +6,7 @@ use kiln_kernels::{
     conformance::{F32_ROUNDOFF, Random, gamma},
     gemv::{Arm, Shape},
     kv_store::PAGE,
-    kv_type::KvType,
+    kv_type::{KV_BLOCK, KvType, SMALLEST_SCALE},
     reference::{self as plain, Bounded, Rows},
     step::StepRow,
 };
@@ -339,13 +339,18 @@ impl Stored {
         for (what, given, kept) in [("key", key, &self.keys), ("value", value, &self.values)] {
             for (head, given) in given.chunks_exact(head_dim).enumerate() {
                 let at = self.line(self.row.position as usize, head) * head_dim;
-                let largest = given.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+                let block = KV_BLOCK as usize;
                 for (i, &x) in given.iter().enumerate() {
                     let bound = match self.ty {
                         KvType::F32 => 0.0,
                         KvType::F16 => f64::from(x.abs()) / 2048.0 + f64::from(f32::EPSILON),
-                        // In blocks: half of a scale that is itself rounded to f16, of the largest of the head.
-                        _ => f64::from(largest) / 250.0 + f64::from(f32::EPSILON),
+                        // Each of the mixed block is off by half of a scale, which its norm bounds and f16 rounds.
+                        _ => {
+                            let block = given[i / block * block..].iter().take(block);
+                            let norm = block.map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+                            let step = (norm / 254.0).max(f64::from(SMALLEST_SCALE));
+                            step / 2.0 * f64::from(KV_BLOCK).sqrt()
+                        }
                     };
                     let found = kept[at + i];
                     if (f64::from(found) - f64::from(x)).abs() > bound || found.is_nan() {
@@ -362,7 +367,8 @@ impl Stored {
     /// The row attends to its own and all earlier positions that it sees.
     fn attended(&self, q: &[f32]) -> Bounded {
         let Attention { n_head, n_head_kv, head_dim, scale, soft_cap, window } = self.words;
-        let shape = plain::AttentionShape { n_head, n_head_kv, head_dim, window, scale, soft_cap };
+        let mixed = self.ty.is_mixed();
+        let shape = plain::AttentionShape { n_head, n_head_kv, head_dim, window, scale, soft_cap, mixed };
         let line = |_: u32, position: usize, head: usize| self.line(position, head);
         plain::attention(q, (&self.keys, &self.values), &[self.row], shape, line)
     }

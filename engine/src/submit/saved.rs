@@ -15,7 +15,7 @@ use crate::graph::{Graph, LayerState, TensorRole};
 use crate::plan::Plan;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"KLNS");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 20;
 
 /// What a saved state has to agree with.

@@ -4,6 +4,19 @@ use half::f16;
 
 use crate::kv_type::KvType;
 
+/// Hadamard's transform of each run of 32, element i of it being Σ_j ± x[j] / √32, negative where i and j share an odd
+/// number of bits.
+fn mixed(line: &[f32]) -> Vec<f32> {
+    let element = |run: &[f32], i: usize| -> f32 {
+        let signed = |(j, x): (usize, &f32)| {
+            let x = f64::from(*x);
+            if (i & j).count_ones().is_multiple_of(2) { x } else { -x }
+        };
+        (run.iter().enumerate().map(signed).sum::<f64>() / 32f64.sqrt()) as f32
+    };
+    line.chunks(32).flat_map(|run| (0..run.len()).map(move |i| element(run, i))).collect()
+}
+
 /// The words of a line.
 pub fn encode(line: &[f32], ty: KvType) -> Vec<u32> {
     let halves = |pair: &[f32]| {
@@ -14,13 +27,17 @@ pub fn encode(line: &[f32], ty: KvType) -> Vec<u32> {
         KvType::F32 => line.iter().map(|x| x.to_bits()).collect(),
         KvType::F16 => line.chunks(2).map(halves).collect(),
         KvType::Q8_0 => {
+            let line = mixed(line);
             let scales: Vec<f32> = line.chunks(32).map(scale).collect();
             let quantized = line.chunks(32).zip(&scales).flat_map(|(block, d)| {
-                block.iter().map(move |x| (f64::from(*x) / f64::from(*d)).round().clamp(-127.0, 127.0) as i8)
+                block.iter().map(move |x| (f64::from(*x) / f64::from(*d)).round().clamp(-255.0, 255.0) as i16)
             });
-            let bytes: Vec<u8> = quantized.map(i8::cast_unsigned).collect();
-            let words = bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-            words.chain(scales.chunks(2).map(halves)).collect()
+            let quantized: Vec<i16> = quantized.collect();
+            let byte = |q: i16| (q.div_euclid(2) as i8).cast_unsigned();
+            let words =
+                quantized.chunks_exact(4).map(|q| u32::from_le_bytes([0, 1, 2, 3].map(|e| byte(q[e]))));
+            let bits = |block: &[i16]| (0..).zip(block).map(|(i, q)| (q.rem_euclid(2) as u32) << i).sum();
+            words.chain(quantized.chunks_exact(32).map(bits)).chain(scales.chunks(2).map(halves)).collect()
         }
     }
 }
@@ -32,31 +49,38 @@ pub fn decode(words: &[u32], head_dim: usize, ty: KvType) -> Vec<f32> {
         KvType::F32 => f32::from_bits(words[i]),
         KvType::F16 => half(words, i),
         KvType::Q8_0 => {
-            let q = words[i / 4].to_le_bytes()[i % 4].cast_signed();
-            half(&words[head_dim / 4..], i / 32) * f32::from(q)
+            let byte = words[i / 4].to_le_bytes()[i % 4].cast_signed();
+            let low = (words[head_dim / 4 + i / 32] >> (i % 32) & 1) as i16;
+            half(&words[head_dim / 4 + head_dim / 32..], i / 32) * f32::from(2 * i16::from(byte) + low)
         }
     };
-    (0..head_dim).map(value).collect()
+    let values: Vec<f32> = (0..head_dim).map(value).collect();
+    if ty == KvType::Q8_0 { mixed(&values) } else { values }
 }
 
-/// `line`, elements moved away from where the next rounding of a quotient decides between two integers.
+/// `line`, elements moved away from where the next rounding decides between two integers or two scales.
 pub(crate) fn decided(line: &[f32], ty: KvType) -> Vec<f32> {
-    let mut line = line.to_vec();
-    if ty == KvType::Q8_0 {
-        for block in line.chunks_mut(32) {
-            let d = scale(block);
-            for x in block {
-                let q = *x / d;
-                if (q.abs().fract() - 0.5).abs() < 1e-3 {
-                    *x = q.trunc() * d;
-                }
+    if ty != KvType::Q8_0 {
+        return line.to_vec();
+    }
+    let mut line = mixed(line);
+    for block in line.chunks_mut(32) {
+        let nudged = |by: f32| scale(&block.iter().map(|x| x * by).collect::<Vec<_>>());
+        if nudged(0.999_99) != nudged(1.000_01) {
+            block.iter_mut().for_each(|x| *x *= 1.0001);
+        }
+        let d = scale(block);
+        for x in block {
+            let q = *x / d;
+            if (q.abs().fract() - 0.5).abs() < 2e-3 {
+                *x = q.trunc() * d;
             }
         }
     }
-    line
+    mixed(&line)
 }
 
 fn scale(block: &[f32]) -> f32 {
     let largest = block.iter().fold(0.0f32, |m, x| m.max(x.abs()));
-    f16::from_f32((largest * (1.0 / 127.0)).max(f32::from(f16::MIN_POSITIVE))).to_f32()
+    f16::from_f32((largest * (1.0 / 255.0)).max(f32::from(f16::MIN_POSITIVE))).to_f32()
 }
