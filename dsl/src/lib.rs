@@ -94,7 +94,8 @@
 //! # Atomics
 //! `atomic::add(&y[i], 1)` and its like ([`atomic`]) work on `u32` and `i32` in `&BufMut` and `Shared`, and give what was
 //! there. They are relaxed: each is whole, none orders anything else. Between an atomic and a plain access to one place
-//! stands a `barrier()` (`barrier_buffers()` for buffers), between workgroups a new dispatch; the interpreter traps else.
+//! stands a `barrier()` (`barrier_buffers()` for buffers), between workgroups a new dispatch, or an
+//! `atomic::release::store` read by an `atomic::acquire::load`; the interpreter traps else.
 //!
 //! # Looking inside
 //! `kprintln!("row {row}: {}", acc)` prints a line of each invocation that comes by, on the interpreter

@@ -1,11 +1,12 @@
 //! Atomic and plain accesses to one place need a barrier between them; each kernel has the twin that keeps it.
-#![expect(clippy::panic, reason = "tests")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod device;
 
 use device::run;
-use kiln_abi::{DeviceError, LaunchError};
+use kiln_abi::{BufferRange, Device, DeviceError, Kernel, LaunchError, launch::launch_staged};
 use kiln_dsl::prelude::*;
+use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
 
 macro_rules! kernels {
     ($($(#[$doc:meta])* $name:ident($grid:literal, $x:ident, $y:ident, $t:ident) $body:block)*) => { $(
@@ -86,6 +87,107 @@ kernels! {
         barrier();
         y[t] = n[0];
     }
+    /// The last workgroup adds up what each released.
+    last_adds_up(4, x, y, t) {
+        if t == 0 {
+            let w = workgroup_id_x();
+            y[2 + w] = x[w] + w;
+            if atomic::acquire_release::add(&y[0], 1) == 3 {
+                let mut sum: u32 = 0;
+                for i in 0..4 { sum += y[2 + i]; }
+                y[1] = sum;
+            }
+        }
+    }
+    /// Nothing is acquired.
+    last_without_acquire(4, x, y, t) {
+        if t == 0 {
+            let w = workgroup_id_x();
+            y[2 + w] = x[w] + w;
+            if atomic::release::add(&y[0], 1) == 3 {
+                for i in 0..4 { y[1] = y[2 + i]; }
+            }
+        }
+    }
+    /// Nothing is released.
+    last_without_release(4, x, y, t) {
+        if t == 0 {
+            let w = workgroup_id_x();
+            y[2 + w] = x[w] + w;
+            if atomic::acquire::add(&y[0], 1) == 3 {
+                for i in 0..4 { y[1] = y[2 + i]; }
+            }
+        }
+    }
+    /// Released before it is stored.
+    released_too_early(4, x, y, t) {
+        if t == 0 {
+            let w = workgroup_id_x();
+            let before = atomic::acquire_release::add(&y[0], 1);
+            y[2 + w] = x[w];
+            if before == 3 {
+                for i in 0..4 { y[1] = y[2 + i]; }
+            }
+        }
+    }
+    /// What all invocations stored is released behind a barrier, and read behind another.
+    last_together(4, x, y, t) {
+        let last = Shared::<u32>::new(1);
+        let w = workgroup_id_x();
+        if t < 3 { y[2 + 3 * w + t] = x[t] + w; }
+        barrier_buffers();
+        if t == 0 {
+            last[0] = (atomic::acquire_release::add(&y[0], 1) == 3) as u32;
+        }
+        barrier_buffers();
+        if last[0] == 1 && t == 15 {
+            let mut sum: u32 = 0;
+            for i in 0..12 { sum += y[2 + i]; }
+            y[1] = sum;
+        }
+    }
+    /// The barrier before the release orders workgroup memory alone.
+    last_without_buffers(4, x, y, t) {
+        let last = Shared::<u32>::new(1);
+        let w = workgroup_id_x();
+        if t < 3 { y[2 + 3 * w + t] = x[t] + w; }
+        barrier();
+        if t == 0 {
+            last[0] = (atomic::acquire_release::add(&y[0], 1) == 3) as u32;
+        }
+        barrier_buffers();
+        if last[0] == 1 && t == 15 {
+            for i in 0..12 { y[1] = y[2 + i]; }
+        }
+    }
+    /// One invocation hands workgroup memory to another of its workgroup.
+    handed_over(1, x, y, t) {
+        let cells = Shared::<u32>::new(2);
+        if t == 0 { cells[0] = 0; }
+        barrier();
+        if t == 0 {
+            cells[1] = x[0] + 40;
+            atomic::release::store(&cells[0], 1);
+        }
+        if t == 15 {
+            while atomic::acquire::load(&cells[0]) == 0 {}
+            y[0] = cells[1];
+        }
+    }
+    /// The flag is stored as it is.
+    handed_over_relaxed(1, x, y, t) {
+        let cells = Shared::<u32>::new(2);
+        if t == 0 { cells[0] = 0; }
+        barrier();
+        if t == 0 {
+            cells[1] = x[0] + 40;
+            atomic::store(&cells[0], 1);
+        }
+        if t == 15 {
+            while atomic::acquire::load(&cells[0]) == 0 {}
+            y[0] = cells[1];
+        }
+    }
     /// Outside the buffer.
     outside(1, x, y, t) {
         atomic::add(&y[t + 3], x[t]);
@@ -114,6 +216,11 @@ fn what_no_barrier_orders_traps() {
         (result!(OwnAfterOthers, OwnAfterOthersArgs), "no barrier orders them"),
         (result!(StoreOverReads, StoreOverReadsArgs), "no barrier orders them"),
         (result!(Uninitialized, UninitializedArgs), "uninitialized bytes of workgroup memory"),
+        (result!(LastWithoutAcquire, LastWithoutAcquireArgs), "no barrier orders workgroups"),
+        (result!(LastWithoutRelease, LastWithoutReleaseArgs), "no barrier orders workgroups"),
+        (result!(ReleasedTooEarly, ReleasedTooEarlyArgs), "no barrier orders workgroups"),
+        (result!(LastWithoutBuffers, LastWithoutBuffersArgs), "no barrier orders workgroups"),
+        (result!(HandedOverRelaxed, HandedOverRelaxedArgs), "no barrier orders them"),
         (result!(Outside, OutsideArgs), "index 16 of an array of 16"),
     ] {
         let trap = trap(result);
@@ -128,4 +235,47 @@ fn their_twins_run() {
     assert_eq!(result!(AtomicStoreOverReads, AtomicStoreOverReadsArgs), Ok(vec![1; 16]));
     let read = result!(AtomicRead, AtomicReadArgs).unwrap();
     assert_eq!((read[0], read[1]), (32, 32));
+    assert_eq!(result!(LastAddsUp, LastAddsUpArgs).unwrap()[1], 4 + 6);
+    assert_eq!(result!(LastTogether, LastTogetherArgs).unwrap()[1], 12 + 3 * 6);
+    assert_eq!(result!(HandedOver, HandedOverArgs).unwrap()[0], 41);
+}
+
+/// `last_adds_up` with the order of its atomic replaced by `semantics`.
+fn with_order(semantics: u32, options: InterpOptions) -> Result<(), LaunchError> {
+    let mut kernel = LastAddsUp.stage().unwrap();
+    // The constant's value: acquire and release, both memories, available and visible.
+    let at = (5..kernel.words.len()).filter(|&i| kernel.words[i] == 0x6148).collect::<Vec<_>>();
+    let [at] = at[..] else { panic!("{at:?}") };
+    kernel.words[at] = semantics;
+    let device = Interpreter::new(options);
+    let ranges = [device.allocate(64, "x")?, device.allocate(64, "y")?].map(|buffer| BufferRange {
+        buffer,
+        offset_bytes: 0,
+        bytes: 64,
+    });
+    ranges.iter().try_for_each(|r| device.write(r.buffer, 0, &[0; 64]))?;
+    let args = LastAddsUpArgs { x: ranges[0].into(), y: ranges[1].into() };
+    launch_staged(&device, &kernel, &LastAddsUp.bind(&args))
+}
+
+#[test]
+fn every_part_of_an_order_counts_at_every_width_in_every_schedule() {
+    for subgroup_size in SUBGROUP_SIZES {
+        for seed in 0..8 {
+            let options = || InterpOptions { subgroup_size, seed, ..Default::default() };
+            assert_eq!(with_order(0x6148, options()), Ok(()));
+            let dropped = [
+                (0x0, "no barrier orders workgroups"),
+                (0x4142, "no barrier orders workgroups"),
+                (0x2144, "no barrier orders workgroups"),
+                (0x2148, "lacks MakeVisible"),
+                (0x4148, "lacks MakeAvailable"),
+                (0x6108, "lacks UniformMemory"),
+            ];
+            for (semantics, expected) in dropped {
+                let trap = trap(with_order(semantics, options()).map(|()| Vec::new()));
+                assert!(trap.contains(expected), "{semantics:#x}: {trap}");
+            }
+        }
+    }
 }

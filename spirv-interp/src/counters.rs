@@ -45,6 +45,10 @@ pub struct Counters {
     pub lane_operations: u64,
     /// Scalar instructions, each counted once for its subgroup.
     pub instructions: u64,
+    /// Those of them in which not every lane of the subgroup took part.
+    pub divergent: u64,
+    /// Subgroup operations, each counted once for its subgroup and its scalar; elections are none.
+    pub subgroup_operations: u64,
     /// Workgroup barriers passed, each counted once for its workgroup.
     pub barriers: u64,
     /// Storage buffers.

@@ -9,7 +9,7 @@
 //! called and compared.
 //! Never: looks at anything but words and the source map beside them, or at what a kernel is for.
 //!
-//! Reading order: [`device`], `decode`, `program`, `schedule`, `exec`, `race`.
+//! Reading order: [`device`], `decode`, `program`, `schedule`, `exec`, `race`, `order`.
 //!
 //! ```
 //! use kiln_abi::Device;
@@ -30,6 +30,7 @@ mod exec;
 mod matrix;
 mod number;
 mod options;
+mod order;
 mod program;
 mod race;
 mod schedule;

@@ -280,6 +280,8 @@ pub(crate) struct Access {
     pub(crate) available: bool,
     /// Makes what is available visible to its load.
     pub(crate) visible: bool,
+    /// What an atomic orders beside itself; of a compare-exchange when it stores, and when it does not.
+    pub(crate) orders: [MemorySemantics; 2],
 }
 
 /// A control barrier's operands.

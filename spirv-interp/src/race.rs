@@ -1,12 +1,16 @@
 //! Data races: per granule of memory the last store and the loads since, per workgroup the barriers that order them.
 //!
-//! Time is one counter that each effective barrier advances. A clock belongs to one kind of memory; it says from which
+//! Time is one counter that each barrier and each release advances. A clock belongs to one kind of memory; it says from which
 //! time on accesses are not yet ordered with the present, for the workgroup as a whole and for each subgroup.
-//! Workgroups run one after another, so what happened before the current one's start is another workgroup's doing.
+//! Workgroups run one after another, so what happened before the current one's start is another workgroup's doing, and
+//! is ordered by releases and acquires alone.
 
 use kiln_abi::spirv::{MemorySemantics, Scope};
 
-use crate::program::Barrier;
+use crate::{
+    order::{Known, Reach, Spot},
+    program::Barrier,
+};
 
 const WHO: u32 = 0xffff;
 /// The access took no part in ordering, so no barrier orders it.
@@ -67,7 +71,7 @@ struct Marks {
     visible: u32,
 }
 
-/// A barrier that did not order this memory, and why.
+/// A barrier, a release or an acquire that did not order this memory, and why.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ineffective {
     pub(crate) time: u32,
@@ -86,6 +90,8 @@ pub(crate) struct Clock {
     /// Memory that workgroups share.
     shared: bool,
     pub(crate) ineffective: Option<Ineffective>,
+    /// What releases and acquires order beyond the barriers.
+    known: Known,
 }
 
 impl Clock {
@@ -97,6 +103,7 @@ impl Clock {
             shift: subgroup_size.trailing_zeros(),
             shared,
             ineffective: None,
+            known: Known::new(subgroup_size.trailing_zeros()),
         }
     }
 
@@ -106,6 +113,7 @@ impl Clock {
         self.workgroup = Marks::default();
         self.subgroups.fill(Marks::default());
         self.ineffective = None;
+        self.known.begin();
     }
 
     /// A barrier completes; accesses from `now` on come after it. `subgroup` is the one it was for, if not for all.
@@ -149,6 +157,59 @@ impl Clock {
         marks.ordered = now;
         if visible {
             marks.visible = now;
+            self.known.share(subgroup);
+        }
+    }
+
+    /// Whether these semantics release to, or acquire from, other invocations what was done to this memory.
+    fn orders(
+        &mut self,
+        semantics: MemorySemantics,
+        [side, made]: [u32; 2],
+        vulkan: bool,
+        (now, word): (u32, u32),
+    ) -> bool {
+        let has = |mask: u32| semantics.0 & mask != 0;
+        let class =
+            if self.shared { MemorySemantics::UNIFORM_MEMORY } else { MemorySemantics::WORKGROUP_MEMORY };
+        let taken = has(side | MemorySemantics::ACQUIRE_RELEASE);
+        let why = match (has(class), !vulkan || has(made)) {
+            (true, true) => return taken,
+            (false, _) if self.shared => "lacks UniformMemory",
+            (false, _) => "lacks WorkgroupMemory",
+            (true, false) if made == MemorySemantics::MAKE_VISIBLE => "lacks MakeVisible",
+            (true, false) => "lacks MakeAvailable",
+        };
+        if taken {
+            self.ineffective = Some(Ineffective { time: now, word, why });
+        }
+        false
+    }
+
+    /// An atomic at `spot` is about to read: what was released there is known from here on.
+    pub(crate) fn acquire(&mut self, spot: Spot, s: MemorySemantics, vulkan: bool, v: &Visit) {
+        let sides = [MemorySemantics::ACQUIRE, MemorySemantics::MAKE_VISIBLE];
+        if self.orders(s, sides, vulkan, (v.now, v.word)) {
+            self.known.acquire(spot, v.invocation);
+        }
+    }
+
+    /// An atomic at `spot` has stored, `reads` what was there too; what comes next is at another time.
+    pub(crate) fn release(
+        &mut self,
+        spot: Spot,
+        s: MemorySemantics,
+        (vulkan, reads): (bool, bool),
+        v: &Visit,
+    ) {
+        if !reads {
+            self.known.overwrite(spot);
+        }
+        let sides = [MemorySemantics::RELEASE, MemorySemantics::MAKE_AVAILABLE];
+        if self.orders(s, sides, vulkan, (v.now, v.word)) {
+            let (me, all) = (v.invocation, self.workgroup.visible);
+            let reach = Reach { all, subgroup: self.between(me, me).visible, own: v.now + 1 };
+            self.known.release(spot, self.start, me, reach);
         }
     }
 
@@ -177,9 +238,9 @@ impl Clock {
     pub(crate) fn load(&self, cell: &mut Cell, v: &Visit) -> Result<(), Conflict> {
         self.after_store(cell, v, true)?;
         let (time, who, me) = (cell.load_time, cell.load_who, v.invocation);
-        let mut next = me | if v.private { PRIVATE } else { 0 } | if v.atomic { ATOMIC } else { 0 };
+        let mut next = me | private_if(v.private) | if v.atomic { ATOMIC } else { 0 };
         if time < self.start {
-            if self.shared && time != 0 {
+            if self.shared && time != 0 && !self.knows_load(cell, v) {
                 next |= EARLIER;
                 next &= !ATOMIC | who;
             }
@@ -189,8 +250,9 @@ impl Clock {
             if who & EARLIER != 0 {
                 next &= !ATOMIC | who;
             }
-            let superseded =
-                time < self.workgroup.ordered || who & MANY == 0 && time < self.between(me, other).ordered;
+            let superseded = time < self.workgroup.ordered
+                || who & MANY == 0 && time < self.between(me, other).ordered
+                || self.knows_load(cell, v);
             if who & PRIVATE != 0 || !superseded {
                 next |= who & (PRIVATE | MANY | MANY_LANES);
                 next &= !ATOMIC | who;
@@ -212,7 +274,7 @@ impl Clock {
         cell.store_time = v.now;
         cell.store_word = v.word;
         cell.store_who = v.invocation
-            | if v.private { PRIVATE } else { 0 }
+            | private_if(v.private)
             | if v.available { AVAILABLE } else { 0 }
             | if undefined { UNDEFINED } else { 0 }
             | if v.atomic { ATOMIC | others } else { 0 };
@@ -246,8 +308,12 @@ impl Clock {
             let (other_word, other_invocation) = (cell.store_word, who & WHO);
             Err(Conflict { why, other_stores: true, other_word, other_time: time, other_invocation })
         };
+        let known = || {
+            let apart = (who | private_if(v.private)) & (PRIVATE | EARLIER) == 0;
+            apart && self.known.knows(v.invocation, time, who & WHO, who & MANY != 0)
+        };
         if time < self.start || who & EARLIER != 0 {
-            return conflict("no barrier orders workgroups");
+            return if known() { Ok(()) } else { conflict("no barrier orders workgroups") };
         }
         if who & PRIVATE != 0 {
             return conflict("the other store lacks NonPrivatePointer");
@@ -256,7 +322,7 @@ impl Clock {
             return conflict("this access lacks NonPrivatePointer");
         }
         let marks = if who & MANY != 0 { self.workgroup } else { self.between(v.invocation, who & WHO) };
-        if time < marks.visible {
+        if time < marks.visible || known() {
             return Ok(());
         }
         if time >= marks.ordered {
@@ -280,8 +346,9 @@ impl Clock {
             let (other_word, other_invocation) = (cell.load_word, who & WHO);
             Err(Conflict { why, other_stores: false, other_word, other_time: time, other_invocation })
         };
+        let known = || !v.private && self.knows_load(cell, v);
         if time < self.start || who & EARLIER != 0 {
-            return conflict("no barrier orders workgroups");
+            return if known() { Ok(()) } else { conflict("no barrier orders workgroups") };
         }
         let other = who & WHO;
         if other == v.invocation && who & (MANY | MANY_LANES) == 0 {
@@ -294,11 +361,22 @@ impl Clock {
             return conflict("this store lacks NonPrivatePointer");
         }
         let marks = if who & MANY != 0 { self.workgroup } else { self.between(v.invocation, other) };
-        if time >= marks.ordered {
+        if time >= marks.ordered && !known() {
             return conflict("no barrier orders them");
         }
         Ok(())
     }
+
+    /// Whether the loads of the granule are known, by acquires, to have come before.
+    fn knows_load(&self, cell: &Cell, v: &Visit) -> bool {
+        let who = cell.load_who;
+        let several = who & (MANY | MANY_LANES) != 0;
+        who & (PRIVATE | EARLIER) == 0 && self.known.knows(v.invocation, cell.load_time, who & WHO, several)
+    }
+}
+
+const fn private_if(private: bool) -> u32 {
+    if private { PRIVATE } else { 0 }
 }
 
 /// Granules behind one buffer, made when they are first touched.

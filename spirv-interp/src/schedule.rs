@@ -232,7 +232,7 @@ impl<'a> Run<'a> {
             _ => String::new(),
         };
         let weak = match r.weak {
-            Some((word, why)) => format!("; the barrier at {} {why}", self.place(word)),
+            Some((word, why)) => format!("; what orders at {} {why}", self.place(word)),
             None => String::new(),
         };
         format!(

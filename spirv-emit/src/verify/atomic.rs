@@ -8,7 +8,8 @@ use kiln_abi::{
 use super::{Report, facts::Facts};
 use crate::ir::{Inst, Operand, Type};
 
-/// Relaxed, at the scope of the memory: workgroup memory is the workgroup's, a buffer is everybody's on the queue.
+/// At the scope of the memory: workgroup memory is the workgroup's, a buffer is everybody's on the queue. Relaxed, or
+/// with both memories and what makes the order count: availability for a release, visibility for an acquire.
 pub(super) fn forms(facts: &Facts<'_>, report: &mut Report<'_>) {
     for inst in facts.insts.iter().filter(|i| i.op.effect() == Effect::Atomic) {
         if !fits(facts, inst) {
@@ -17,8 +18,8 @@ pub(super) fn forms(facts: &Facts<'_>, report: &mut Report<'_>) {
             report.add(
                 inst.at,
                 format!(
-                    "{name} expected a 32-bit integer in a buffer or workgroup memory, relaxed, at its scope; found \
-                     {found}, {operands:?}"
+                    "{name} expected a 32-bit integer in a buffer or workgroup memory, at its scope, relaxed or in an \
+                     order it can have; found {found}, {operands:?}"
                 ),
             );
         }
@@ -41,12 +42,32 @@ fn fits(facts: &Facts<'_>, inst: &Inst) -> bool {
         StorageClass::Workgroup => Scope::Workgroup,
         _ => return false,
     };
-    let ordered = inst.operands.iter().all(|operand| match operand {
-        Operand::Scope(s) => *s == scope,
-        Operand::Semantics(MemorySemantics(mask)) => *mask == 0,
-        _ => true,
-    });
+    let scoped = inst.operands.iter().all(|o| !matches!(o, Operand::Scope(s) if *s != scope));
+    let ordered = scoped && orders(inst);
     let values = (1..inst.operands.len()).filter_map(|i| inst.value(i));
     let mut types = values.map(|v| facts.module.value(v).ty).chain(facts.result_type(inst));
     signed && ordered && types.all(|ty| ty == pointee)
+}
+
+/// Whether each order is whole and one that the instruction can have.
+fn orders(inst: &Inst) -> bool {
+    const MEMORIES: u32 = MemorySemantics::UNIFORM_MEMORY | MemorySemantics::WORKGROUP_MEMORY;
+    const ACQUIRE: u32 = MemorySemantics::ACQUIRE | MemorySemantics::MAKE_VISIBLE | MEMORIES;
+    const RELEASE: u32 = MemorySemantics::RELEASE | MemorySemantics::MAKE_AVAILABLE | MEMORIES;
+    const BOTH: u32 = MemorySemantics::ACQUIRE_RELEASE
+        | MemorySemantics::MAKE_VISIBLE
+        | MemorySemantics::MAKE_AVAILABLE
+        | MEMORIES;
+    let masks = inst.operands.iter().filter_map(|o| match o {
+        Operand::Semantics(MemorySemantics(mask)) => Some(*mask),
+        _ => None,
+    });
+    // The second order is a compare-exchange's when it stores nothing.
+    masks.enumerate().all(|(i, mask)| match (mask, inst.op) {
+        (0, _) => true,
+        (ACQUIRE, op) => op != Op::AtomicStore,
+        (RELEASE, op) => op != Op::AtomicLoad && i == 0,
+        (BOTH, op) => !matches!(op, Op::AtomicLoad | Op::AtomicStore) && i == 0,
+        _ => false,
+    })
 }

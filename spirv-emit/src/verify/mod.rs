@@ -119,7 +119,7 @@ rules! {
         V046 memory::plain "workgroup memory and locals have no offsets and strides"
         V047 memory::push_block "push constants are 32-bit numbers"
         V048 memory::array_length "a length is asked of a buffer's run-time array"
-        V049 atomic::forms "an atomic reaches a 32-bit integer in a buffer or workgroup memory, relaxed, at that memory's scope"
+        V049 atomic::forms "an atomic reaches a 32-bit integer in a buffer or workgroup memory, at that memory's scope, in an order it can have"
         V050 control::scope "a value is used after it is made, in its block or a block inside"
         V051 control::condition "a condition is one bool"
         V052 control::leaves "break and continue stand in a loop's body; a loop's test and step do not leave"

@@ -26,7 +26,7 @@ impl Lower<'_> {
         if raw.op != Op::AtomicStore && raw.ty != p.ty {
             return Err(wrong("gives another type than is there"));
         }
-        self.order(word, &ops[1..], raw.op == Op::AtomicCompareExchange, p.root)?;
+        let orders = self.orders(raw, p.root)?;
         let (what, operands) = match raw.op {
             Op::AtomicLoad => (Atomic::Load, &ops[3..]),
             Op::AtomicStore => (Atomic::Store, &ops[3..]),
@@ -63,6 +63,7 @@ impl Lower<'_> {
         // An atomic access takes part in ordering whatever it says.
         let access = &mut self.program.accesses[c as usize];
         (access.private, access.available, access.visible) = (false, true, true);
+        access.orders = orders;
         let dst = self.alloc(1)?;
         let [a, b] = slots;
         self.emit(Inst { kind, ty, dst, a, b, c, word })?;
@@ -72,33 +73,44 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// The scope holds every invocation that can reach the memory; the order is relaxed, the only one that is checked.
-    fn order(&self, word: u32, ops: &[u32], twice: bool, root: Root) -> Decoded<()> {
-        let scope = self.g.scalar(ops[0]).and_then(Scope::from_number);
+    /// The scope holds every invocation that can reach the memory; a load releases nothing, a store acquires nothing.
+    fn orders(&self, raw: &Raw, root: Root) -> Decoded<[MemorySemantics; 2]> {
+        let (word, ops) = (raw.word, self.g.words.operands(raw));
+        let malformed = |what| Err(DecodeError::Malformed { word, what });
+        let scope = self.g.scalar(ops[1]).and_then(Scope::from_number);
         let wide = match scope {
             Some(Scope::QueueFamily | Scope::Device) => true,
             Some(Scope::Workgroup) => matches!(root, Root::Workgroup),
             Some(_) => false,
-            None => return Err(DecodeError::WrongId { word, id: ops[0], expected: "a constant scope" }),
+            None => return Err(DecodeError::WrongId { word, id: ops[1], expected: "a constant scope" }),
         };
         if !wide {
-            return Err(DecodeError::Malformed {
-                word,
-                what: "an atomic's scope is smaller than its memory's",
-            });
+            return malformed("an atomic's scope is smaller than its memory's");
         }
-        for &id in &ops[1..if twice { 3 } else { 2 }] {
-            match self.g.scalar(id).map(MemorySemantics) {
-                Some(MemorySemantics(0)) => {}
-                Some(_) => {
-                    return Err(DecodeError::Malformed {
-                        word,
-                        what: "an atomic orders more than itself: not run here",
-                    });
-                }
-                None => return Err(DecodeError::WrongId { word, id, expected: "constant semantics" }),
-            }
+        let semantics = |id| {
+            let missing = DecodeError::WrongId { word, id, expected: "constant semantics" };
+            self.g.scalar(id).map(MemorySemantics).ok_or(missing)
+        };
+        let orders = match raw.op {
+            Op::AtomicCompareExchange => [semantics(ops[2])?, semantics(ops[3])?],
+            _ => [semantics(ops[2])?; 2],
+        };
+        let [stored, left] = orders;
+        let (releases, acquires) = (MemorySemantics::RELEASE, MemorySemantics::ACQUIRE);
+        let (both, all) =
+            (MemorySemantics::ACQUIRE_RELEASE, releases | acquires | MemorySemantics::ACQUIRE_RELEASE);
+        let wrong = match raw.op {
+            Op::AtomicLoad => stored.0 & (releases | both) != 0,
+            Op::AtomicStore => stored.0 & (acquires | both) != 0,
+            Op::AtomicCompareExchange => left.0 & (releases | both) != 0,
+            _ => false,
+        };
+        if wrong {
+            return malformed("a load releases, or a store acquires");
         }
-        Ok(())
+        if orders.iter().any(|s| (s.0 & all).count_ones() > 1) {
+            return malformed("an atomic has more than one of Acquire, Release and AcquireRelease");
+        }
+        Ok(orders)
     }
 }

@@ -278,6 +278,7 @@ impl Lower<'_> {
             private: mask & MemoryOperands::NON_PRIVATE == 0 && !relaxed,
             available: available || relaxed,
             visible: visible || relaxed,
+            orders: Default::default(),
         });
         Ok(self.program.accesses.len() as u32 - 1)
     }

@@ -7,7 +7,8 @@ use super::{
 };
 use crate::{
     counters::Counters,
-    program::{Atomic, Inst, Program},
+    order::Spot,
+    program::{Access, Atomic, Inst, Program},
     race::Visit,
     trap::{Fault, TrapKind},
 };
@@ -52,6 +53,26 @@ fn count(n: &mut crate::counters::Traffic, what: Atomic, lanes: u32, bytes: u32)
 }
 
 impl Memory<'_> {
+    /// What an atomic at `spot`, which has stored or not, orders beside itself.
+    fn order_atomic(
+        &mut self,
+        p: &Program,
+        a: &Access,
+        (spot, what, stored): (Spot, Atomic, bool),
+        visit: &Visit,
+    ) {
+        let (semantics, reads) = (a.orders[usize::from(!stored)], what != Atomic::Store);
+        for clock in [&mut self.buffer_clock, &mut self.workgroup_clock] {
+            if reads {
+                clock.acquire(spot, semantics, p.vulkan_model, visit);
+            }
+            if stored {
+                clock.release(spot, semantics, (p.vulkan_model, reads), visit);
+            }
+        }
+        self.now += u32::from(stored && semantics.0 != 0);
+    }
+
     pub(crate) fn atomic_buffer(
         &mut self,
         l: &mut Lanes,
@@ -70,6 +91,7 @@ impl Memory<'_> {
             }
             let at = v.start + at;
             let visit = Visit { atomic: true, ..visit(a, first + k as u32, i.word, self.now) };
+            let spot = Spot::Buffer(v.buffer, at);
             if let Some(shadow) = &mut self.shadows[v.buffer] {
                 let clock = &self.buffer_clock;
                 let seen = match what {
@@ -87,10 +109,12 @@ impl Memory<'_> {
             let word = &mut buffer.bytes[at..at + 4];
             let old = word.iter().rev().fold(0, |n, &byte| n << 8 | u32::from(byte));
             out[k] = old;
-            if let Some(new) = next(what, i, old, operands(l, i, k)) {
+            let new = next(what, i, old, operands(l, i, k));
+            if let Some(new) = new {
                 word.copy_from_slice(&new.to_le_bytes());
                 buffer.define(at, 4);
             }
+            self.order_atomic(p, a, (spot, what, new.is_some()), &visit);
         }
         count(&mut n.buffers, what, l.active.count_ones(), 4);
         l.put(i.dst, &out, 0, 0);
@@ -111,6 +135,7 @@ impl Memory<'_> {
         for k in bits(l.active) {
             let (at, clock) = (offsets.at(k), &self.workgroup_clock);
             let visit = Visit { atomic: true, ..visit(a, first + k as u32, i.word, self.now) };
+            let spot = Spot::Workgroup(at);
             let Some(cell) = self.cells.get_mut(at) else { return Err(past_workgroup(k).into()) };
             if what != Atomic::Store && !clock.defined(cell) {
                 return Err(uninitialized(k, "workgroup memory").into());
@@ -123,9 +148,11 @@ impl Memory<'_> {
                 return Err(self.conflict(c, clock, k, "workgroup memory").into());
             }
             out[k] = self.workgroup[at];
-            if let Some(new) = next(what, i, out[k], operands(l, i, k)) {
+            let new = next(what, i, out[k], operands(l, i, k));
+            if let Some(new) = new {
                 self.workgroup[at] = new;
             }
+            self.order_atomic(p, a, (spot, what, new.is_some()), &visit);
         }
         count(&mut n.workgroup, what, l.active.count_ones(), 4);
         l.put(i.dst, &out, 0, 0);

@@ -25,7 +25,7 @@ use crate::{
     counters::Counters,
     matrix::Sharing,
     options::ReduceOrder,
-    program::{Bin, Inst, Kind, Program, Tri, Un},
+    program::{Bin, Exchange, Inst, Kind, Program, Tri, Un},
     trap::{Fault, TrapKind},
 };
 
@@ -103,6 +103,7 @@ impl Subgroup {
                 return Err(Fault::new(TrapKind::Unreachable, 0, "control leaves the code").into());
             };
             m.counters.lane_operations += u64::from(self.lanes.active.count_ones());
+            m.counters.divergent += u64::from(self.lanes.active != self.lanes.exist);
             self.step(m, program, i)?;
         }
         m.counters.instructions += budget - left;
@@ -157,7 +158,10 @@ impl Subgroup {
             Kind::Field => convert::field(l, i),
             Kind::Join => convert::join(l, i),
             Kind::Pick => pick(l, &p.picks[i.b as usize], i)?,
-            Kind::Subgroup(what) => exchange::exchange(l, i, what, m.order)?,
+            Kind::Subgroup(what) => {
+                n.subgroup_operations += u64::from(what != Exchange::Elect);
+                exchange::exchange(l, i, what, m.order)?;
+            }
             Kind::MemoryBarrier => {}
             Kind::Print => {
                 print::print(l, &p.prints[i.a as usize], self.first, (m.workgroup, &mut m.printed));

@@ -14,11 +14,19 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// `KILN_LONG` asks for everything; `KILN_SEED` chooses a cover, the commit's hash in CI.
+    /// `KILN_LONG` asks for everything; `KILN_SEED` chooses a cover and the schedules, the commit's hash in CI.
     pub fn of_environment() -> Self {
         match std::env::var_os("KILN_LONG") {
             Some(_) => Extent::All,
             None => Extent::Cover(std::env::var("KILN_SEED").unwrap_or_default()),
+        }
+    }
+
+    /// What the interpreter's schedules are drawn from.
+    pub fn schedule(&self) -> u64 {
+        match self {
+            Extent::All => 0,
+            Extent::Cover(seed) => hash(seed),
         }
     }
 

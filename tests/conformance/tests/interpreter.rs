@@ -14,10 +14,11 @@ fn kernels_equal_their_references_at_every_subgroup_size() {
             .into_iter()
             .zip(chosen)
             .map(|(subgroup_size, names)| {
-                let (registry, long) = (registry.clone(), extent == Extent::All);
+                let (registry, extent) = (registry.clone(), extent.clone());
+                let long = extent == Extent::All;
                 scope.spawn(move || {
-                    let options =
-                        InterpOptions { subgroup_size, seed: subgroup_size.into(), ..Default::default() };
+                    let seed = extent.schedule() ^ u64::from(subgroup_size);
+                    let options = InterpOptions { subgroup_size, seed, ..Default::default() };
                     let those = registry.variants().filter(|v| names.contains(&v.name));
                     (subgroup_size, run_those(those, &Interpreter::new(options), long))
                 })
@@ -38,10 +39,13 @@ fn kernels_equal_their_references_at_every_subgroup_size() {
 
 #[test]
 fn constructs_of_the_language_run_as_on_the_host() {
+    let schedule = Extent::of_environment().schedule() >> 8;
     for subgroup_size in SUBGROUP_SIZES {
-        let options = InterpOptions { subgroup_size, seed: subgroup_size.into(), ..Default::default() };
-        let (cases, failures) = language::run(&Interpreter::new(options));
-        assert!(failures.is_empty(), "subgroups of {subgroup_size}: {failures:#?}");
-        assert!(cases > 0);
+        for seed in schedule..schedule + 4 {
+            let options = InterpOptions { subgroup_size, seed, ..Default::default() };
+            let (cases, failures) = language::run(&Interpreter::new(options));
+            assert!(failures.is_empty(), "subgroups of {subgroup_size}, schedule {seed}: {failures:#?}");
+            assert!(cases > 0);
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! `KILN_UPDATE_GOLDENS=1` rewrites the recorded lists, `INSTA_UPDATE=always` the snapshots.
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod costs;
 pub mod diff;
 pub mod fixtures;

@@ -218,6 +218,23 @@ fn every_rule_has_a_broken_module() {
 }
 
 #[test]
+fn an_atomics_order_is_whole_and_one_it_can_have() {
+    // An acquiring store, a releasing load, a release without what makes it count, one of a failed exchange.
+    for (op, at, semantics) in [
+        (Op::AtomicStore, 2, 0x4142),
+        (Op::AtomicLoad, 2, 0x2144),
+        (Op::AtomicIAdd, 2, 0x4148),
+        (Op::AtomicIAdd, 2, 0x6048),
+        (Op::AtomicCompareExchange, 3, 0x2144),
+    ] {
+        let mut m = fixtures::build("atomics").unwrap();
+        operand(&mut m, op, at, Operand::Semantics(MemorySemantics(semantics)));
+        let errors = verify(m).unwrap_err().errors;
+        assert!(matches!(&errors[..], [e] if e.code == "V049"), "{op:?} {semantics:#x}: {errors:?}");
+    }
+}
+
+#[test]
 fn all_errors_are_reported_at_once() {
     let mut m = fixtures::build("integers").unwrap();
     retype(&mut m, Op::IAdd, Type::Scalar(DType::I32));

@@ -10,6 +10,8 @@ pub(super) const CASES: &[Row] = &[
     ("every atomic in workgroup memory", gathered),
     ("every atomic in a buffer", gathered_in_buffer),
     ("tickets", tickets_are_given_once),
+    ("the last workgroup finishes", finished_by_the_last),
+    ("an acquire of a release", handed_on),
 ];
 
 /// y[c] = how many x are c, counted in workgroup memory first.
@@ -163,5 +165,66 @@ fn tickets_are_given_once(device: &dyn Device) -> Result<(), String> {
     let args = |r: &[BufferRange]| TicketsArgs { x: r[0].into(), count: r[1].into(), y: r[2].into() };
     let mut found = words_of(device, &Tickets, &[&x, &[0], &[0; 128]], args)?;
     found.sort_unstable();
+    same(&found, &expected)
+}
+
+/// y[0] = Σ x, by whichever workgroup comes last.
+#[kernel(local_size = 64, grid = 8)]
+fn last(x: &Buf<u32>, parts: &BufMut<u32>, count: &BufMut<u32>, y: &BufMut<u32>) {
+    let is_last = Shared::<u32>::new(1);
+    parts[global_id_x()] = 3 * x[global_id_x()] + 1;
+    barrier_buffers();
+    if local_id() == 0 {
+        is_last[0] = (atomic::acquire_release::add(&count[0], 1) == num_workgroups_x() - 1) as u32;
+    }
+    barrier_buffers();
+    if is_last[0] == 1 {
+        let mut sum: u32 = 0;
+        for w in 0..num_workgroups_x() {
+            sum += parts[64 * w + local_id()];
+        }
+        y[local_id()] = sum;
+    }
+}
+
+fn finished_by_the_last(device: &dyn Device) -> Result<(), String> {
+    let x: Vec<u32> = (0..512).map(|i| (i * 389) % 1009).collect();
+    let sum = |t: usize| (0..8).map(|w| 3 * x[64 * w + t] + 1).sum();
+    let expected: Vec<u32> = (0..64).map(sum).collect();
+    let args = |r: &[BufferRange]| LastArgs {
+        x: r[0].into(),
+        parts: r[1].into(),
+        count: r[2].into(),
+        y: r[3].into(),
+    };
+    same(&words_of(device, &Last, &[&x, &[0; 512], &[0], &[0; 64]], args)?, &expected)
+}
+
+/// Each of 32 places is filled by one workgroup and read by a later one, if there is one that finds it released.
+#[kernel(local_size = 32, grid = 16)]
+fn hand_on(place: &BufMut<u32>, mark: &BufMut<u32>, y: &BufMut<u32>) {
+    let t = local_id();
+    let seen = atomic::acquire::compare_exchange(&mark[t], 0, 1);
+    if seen == 0 {
+        place[t] = 7 * t + 5;
+        atomic::release::exchange(&mark[t], 2);
+    } else if seen == 2 {
+        atomic::max(&y[t], place[t]);
+    }
+    // Whoever came first, all have come by.
+    atomic::add(&y[32 + t], 1);
+}
+
+fn handed_on(device: &dyn Device) -> Result<(), String> {
+    let args = |r: &[BufferRange]| HandOnArgs { place: r[0].into(), mark: r[1].into(), y: r[2].into() };
+    let found = words_of(device, &HandOn, &[&[0; 32], &[0; 32], &[0; 64]], args)?;
+    let expected: Vec<u32> = (0..64)
+        .map(|i| match found[i as usize] {
+            // Where all ran at once nobody may have come late enough.
+            0 if i < 32 => 0,
+            _ if i < 32 => 7 * i + 5,
+            _ => 16,
+        })
+        .collect();
     same(&found, &expected)
 }
