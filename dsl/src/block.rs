@@ -63,6 +63,12 @@ pub trait Elem: Slot {
 /// The type table of the kernel being staged.
 pub struct Types<'a>(&'a mut Stage);
 
+impl<'a> Types<'a> {
+    pub(crate) fn new(stage: &'a mut Stage) -> Self {
+        Types(stage)
+    }
+}
+
 impl Types<'_> {
     /// A scalar or vector.
     pub fn value<T: Value>(&mut self) -> TypeId {
@@ -211,6 +217,10 @@ macro_rules! buffers {
         }
 
         impl<T: Elem> $buf<T> {
+            pub(crate) fn whole(&self) -> Path {
+                Path::new(self.base).member(0)
+            }
+
             pub(crate) fn path(&self, index: Ex<u32>) -> Path {
                 Path::new(self.base).member(0).step(index.id)
             }

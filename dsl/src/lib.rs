@@ -9,7 +9,7 @@
 //! Never: guesses a type, copies a block, panics on a kernel's mistake.
 //!
 //! Reading order: [`value`], [`place`], [`block`], [`ops`], [`control`], [`session`]; then [`builtin`], [`math`],
-//! [`subgroup`], [`push`], [`contract`], [`quant`], [`dims`], [`tile`].
+//! [`subgroup`], [`push`], [`contract`], [`quant`], [`dims`], [`tile`], [`through`].
 //!
 //! # A kernel
 //! ```
@@ -190,6 +190,7 @@ pub mod quant;
 pub mod session;
 pub mod subgroup;
 pub mod tensor;
+pub mod through;
 pub mod tile;
 pub mod value;
 
@@ -213,6 +214,7 @@ pub mod prelude {
         quant::QuantFormat,
         subgroup,
         tensor::{PackedFormat, Plane, Tensor, TensorFormat, Unit, packed_decode4},
+        through,
         tile::{self, Acc, MatA, MatB, Sg, Tile, Wg, mul_add},
         value::{
             Arith, Bits, Ex, Float, FloatLike, Int, Num, Read, Scalar, Signed, Value, Vec2, Vec3, Vec4,

@@ -27,7 +27,12 @@ pub(crate) struct Stage {
     depth: u32,
     recursed: bool,
     dims: Vec<(RustType, u32)>,
+    /// Decoding functions by what they decode.
+    decoders: Vec<(Decoder, usize)>,
 }
+
+/// Format and element, lanes, dimensions.
+pub(crate) type Decoder = (RustType, u32, u32);
 
 /// What staging adds for whoever debugs a kernel; by default nothing, so that the words are the same with and without
 /// a kernel's `kprintln!`.
@@ -63,7 +68,7 @@ thread_local! {
 
 impl Stage {
     fn new(b: Builder) -> Self {
-        Stage { b, open: 0, depth: 0, recursed: false, dims: Vec::new() }
+        Stage { b, open: 0, depth: 0, recursed: false, dims: Vec::new(), decoders: Vec::new() }
     }
 
     pub(crate) fn open(&mut self) {
@@ -94,6 +99,14 @@ impl Stage {
                 None
             }
         }
+    }
+
+    pub(crate) fn decoder(&self, key: Decoder) -> Option<usize> {
+        self.decoders.iter().find(|d| d.0 == key).map(|d| d.1)
+    }
+
+    pub(crate) fn keep_decoder(&mut self, key: Decoder, callee: usize) {
+        self.decoders.push((key, callee));
     }
 
     pub(crate) fn dim(&self, name: RustType) -> Option<u32> {

@@ -14,6 +14,7 @@ use kiln_abi::spirv::{
     Scope, StorageClass,
 };
 
+use crate::lower::capabilities::DECODES;
 use crate::words::{DecodeError, Instruction, decode, text};
 
 /// One thing a module uses.
@@ -241,6 +242,11 @@ pub fn capabilities_from_words(words: &[u32]) -> Result<BTreeSet<Capability>, De
                 } else {
                     computed.extend(narrow);
                 }
+            }
+            Op::CooperativeMatrixLoadTensorNV => {
+                let mask = i.parts.last().map_or(0, |p| p.words[0]);
+                caps.extend(DECODES.iter().filter(|(bit, _)| mask & bit != 0).map(|(_, cap)| *cap));
+                computed.extend(types.get(&i.ty).map(|t| t.narrow.clone()).unwrap_or_default());
             }
             // Moving and converting is allowed wherever the storage is.
             Op::Load | Op::Store | Op::SConvert | Op::UConvert | Op::FConvert => {}

@@ -96,6 +96,7 @@ pub(crate) fn scalar(module: &Module, value: ValueId) -> Option<Known> {
         ValueKind::Const(Const::Composite { .. })
         | ValueKind::Global(_)
         | ValueKind::Local(_)
+        | ValueKind::Param
         | ValueKind::Inst => return None,
     };
     Some(Known { dtype, n })

@@ -1,5 +1,6 @@
 //! Products of many rows: `y[n, m] = x[n, k] · W[m, k]ᵀ` on cooperative matrices.
 
+pub mod cm2;
 pub mod khr;
 mod khr_f16;
 mod khr_s8;
@@ -13,5 +14,5 @@ use crate::Variant;
 
 /// Every variant.
 pub fn variants() -> Vec<Variant> {
-    [khr_f16::variants(), khr_s8::variants()].concat()
+    [khr_f16::variants(), khr_s8::variants(), cm2::variants()].concat()
 }

@@ -175,11 +175,12 @@ impl Builder {
         self.open.last().map_or(RegionId(0), |o| o.id)
     }
 
-    fn visible(&self, mut region: RegionId) -> bool {
+    pub(super) fn visible(&self, mut region: RegionId) -> bool {
         while let Some(outer) = self.spliced[region.0 as usize] {
             region = outer;
         }
-        self.open.iter().any(|o| o.id == region) || self.loop_headers.contains(&region)
+        let floor = self.callee.as_ref().map_or(0, |c| c.floor);
+        self.open[floor..].iter().any(|o| o.id == region) || self.loop_headers.contains(&region)
     }
 
     pub(super) fn check_operands(&mut self, operands: &[Operand], at: Location) {
@@ -188,8 +189,14 @@ impl Builder {
             let value = self.module.value(*value);
             if value.region.is_some_and(|r| !self.visible(r)) {
                 let made = value.at;
-                let message =
-                    format!("the value made at {made} is used outside its block; keep it in a `let mut`");
+                let message = match self.callee {
+                    None => {
+                        format!("the value made at {made} is used outside its block; keep it in a `let mut`")
+                    }
+                    Some(_) => {
+                        format!("the value made at {made} is not there when this is called; hand it in")
+                    }
+                };
                 self.error("E022", message, at);
             }
         }

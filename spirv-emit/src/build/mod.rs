@@ -3,6 +3,7 @@
 //! The builder checks what depends on the moment of the call (scope, code after a terminator, break outside a loop);
 //! everything that can be read off a finished module is the validator's.
 
+mod callee;
 mod control;
 mod instructions;
 mod types;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 
 use kiln_abi::{Location, StageError, StageErrors, spirv::BuiltIn};
 
+use self::callee::OpenCallee;
 use crate::ir::{Const, Function, Module, Node, Region, RegionId, Stated, Type, TypeId, ValueId};
 
 struct OpenRegion {
@@ -32,6 +34,8 @@ pub struct Builder {
     spliced: Vec<Option<RegionId>>,
     /// Headers of the loops being staged.
     loop_headers: Vec<RegionId>,
+    /// The callee being built, if one is.
+    callee: Option<OpenCallee>,
     errors: Vec<StageError>,
 }
 
@@ -48,6 +52,7 @@ impl Builder {
             values: Vec::new(),
             globals: Vec::new(),
             lines: false,
+            callees: Vec::new(),
             entry: Function { locals: Vec::new(), prologue: Vec::new(), body },
         };
         let mut builder = Builder {
@@ -58,6 +63,7 @@ impl Builder {
             open: Vec::new(),
             spliced: Vec::new(),
             loop_headers: Vec::new(),
+            callee: None,
             errors: Vec::new(),
         };
         builder.open_region();

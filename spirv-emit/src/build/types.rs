@@ -94,7 +94,7 @@ impl Builder {
     pub fn as_const(&self, value: ValueId) -> Option<&Const> {
         match &self.module.value(value).kind {
             ValueKind::Const(c) => Some(c),
-            ValueKind::Global(_) | ValueKind::Local(_) | ValueKind::Inst => None,
+            ValueKind::Global(_) | ValueKind::Local(_) | ValueKind::Param | ValueKind::Inst => None,
         }
     }
 }

@@ -53,9 +53,37 @@ impl Builder {
 
     /// The value of a builtin, loaded once at the top of the kernel.
     pub fn builtin(&mut self, builtin: BuiltIn, at: Location) -> ValueId {
+        if self.callee.is_some() {
+            return self.builtin_in_callee(builtin, at);
+        }
         if let Some(&value) = self.builtins.get(&builtin) {
             return value;
         }
+        let (pointer, ty) = self.builtin_variable(builtin, at);
+        let value = self.value(ty, ValueKind::Inst, Some(RegionId(0)), at);
+        let operands = vec![Operand::Value(pointer)];
+        let load = Inst { op: Op::Load, result: Some(value), operands, no_contraction: false, at };
+        self.module.entry.prologue.push(load);
+        self.builtins.insert(builtin, value);
+        value
+    }
+
+    /// A callee sees nothing of the kernel's loads, so it has its own, once.
+    fn builtin_in_callee(&mut self, builtin: BuiltIn, at: Location) -> ValueId {
+        let known = self.callee.as_ref().and_then(|c| c.builtins.get(&builtin).copied());
+        if let Some(value) = known.filter(|&v| self.module.value(v).region.is_some_and(|r| self.visible(r))) {
+            return value;
+        }
+        let (pointer, _) = self.builtin_variable(builtin, at);
+        let value = self.load(pointer, at);
+        if let Some(callee) = &mut self.callee {
+            callee.builtins.insert(builtin, value);
+        }
+        value
+    }
+
+    /// The builtin's input variable, declared once, and its type.
+    fn builtin_variable(&mut self, builtin: BuiltIn, at: Location) -> (ValueId, TypeId) {
         let ty = match builtin {
             BuiltIn::NumWorkgroups
             | BuiltIn::WorkgroupId
@@ -69,21 +97,23 @@ impl Builder {
         };
         let ty = self.ty(ty);
         let kind = GlobalKind::BuiltIn(builtin);
-        let pointer = self.global(builtin.name(), StorageClass::Input, ty, kind, at);
-        let value = self.value(ty, ValueKind::Inst, Some(RegionId(0)), at);
-        let operands = vec![Operand::Value(pointer)];
-        let load = Inst { op: Op::Load, result: Some(value), operands, no_contraction: false, at };
-        self.module.entry.prologue.push(load);
-        self.builtins.insert(builtin, value);
-        value
+        let known = self.module.globals.iter().find(|g| g.kind == kind).map(|g| g.value);
+        let pointer = known.unwrap_or_else(|| self.global(builtin.name(), StorageClass::Input, ty, kind, at));
+        (pointer, ty)
     }
 
     /// Declares a local variable of type `ty`; returns its pointer.
     pub fn local(&mut self, ty: TypeId, at: Location) -> ValueId {
         let pointer = self.ty(Type::Pointer { class: StorageClass::Function, pointee: ty });
-        let kind = ValueKind::Local(self.module.entry.locals.len());
-        let value = self.value(pointer, kind, None, at);
-        self.module.entry.locals.push(value);
+        let locals = match &self.callee {
+            Some(callee) => callee.locals.len(),
+            None => self.module.entry.locals.len(),
+        };
+        let value = self.value(pointer, ValueKind::Local(locals), None, at);
+        match &mut self.callee {
+            Some(callee) => callee.locals.push(value),
+            None => self.module.entry.locals.push(value),
+        }
         value
     }
 

@@ -38,6 +38,8 @@ pub enum ValueKind {
     Global(usize),
     /// A local variable: index into [`Function::locals`].
     Local(usize),
+    /// A parameter of a callee.
+    Param,
     /// An instruction's result.
     Inst,
 }
@@ -137,6 +139,8 @@ pub enum Operand {
     Glsl(GlslOp),
     /// A type.
     Type(TypeId),
+    /// A function that the instruction calls: index into [`Module::callees`].
+    Callee(usize),
 }
 
 /// One instruction. Its op is never a declaration or control op.
@@ -264,6 +268,19 @@ pub struct Function {
     pub body: Region,
 }
 
+/// A function that an instruction calls by itself: it decodes, combines or changes elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Callee {
+    /// Parameters.
+    pub params: Vec<ValueId>,
+    /// Its variables and its body, which ends where it ends.
+    pub function: Function,
+    /// The value it gives.
+    pub returns: ValueId,
+    /// The user's token.
+    pub at: Location,
+}
+
 /// What the kernel says of the devices it is for; what it uses beyond is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stated {
@@ -292,6 +309,8 @@ pub struct Module {
     pub globals: Vec<Global>,
     /// Each instruction names its source line in the words, for debuggers that read them.
     pub lines: bool,
+    /// Functions that instructions call, in order.
+    pub callees: Vec<Callee>,
     /// The kernel.
     pub entry: Function,
 }
@@ -300,6 +319,11 @@ impl Module {
     /// The type behind an id.
     pub fn ty(&self, id: TypeId) -> &Type {
         &self.types[id.0 as usize]
+    }
+
+    /// The kernel and every callee.
+    pub fn functions(&self) -> impl Iterator<Item = &Function> {
+        std::iter::once(&self.entry).chain(self.callees.iter().map(|c| &c.function))
     }
 
     /// The value behind an id.

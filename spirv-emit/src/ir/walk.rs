@@ -34,14 +34,17 @@ impl Inst {
 }
 
 impl Module {
-    /// Every instruction: the prologue's, then the body's, in order.
+    /// Every instruction: of the kernel and then of each callee, the prologue's and then the body's.
     pub fn insts(&self) -> Vec<&Inst> {
-        let mut all: Vec<&Inst> = self.entry.prologue.iter().collect();
-        for_each_node(&self.entry.body, &mut |node| {
-            if let Node::Inst(inst) = node {
-                all.push(inst);
-            }
-        });
+        let mut all = Vec::new();
+        for function in self.functions() {
+            all.extend(&function.prologue);
+            for_each_node(&function.body, &mut |node| {
+                if let Node::Inst(inst) = node {
+                    all.push(inst);
+                }
+            });
+        }
         all
     }
 
@@ -49,7 +52,7 @@ impl Module {
     pub fn pointer_roots(&self) -> Vec<Option<ValueId>> {
         let variable = |(i, v): (usize, &super::Value)| match v.kind {
             ValueKind::Global(_) | ValueKind::Local(_) => Some(ValueId(u32::try_from(i).ok()?)),
-            ValueKind::Const(_) | ValueKind::Inst => None,
+            ValueKind::Const(_) | ValueKind::Param | ValueKind::Inst => None,
         };
         let mut roots: Vec<_> = self.values.iter().enumerate().map(variable).collect();
         for inst in self.insts() {

@@ -9,7 +9,10 @@ use super::{
     Writer,
     section::{id, word},
 };
-use crate::ir::{Function, GlobalKind, Inst, LoopControl, Node, Operand, Region, ValueId, ValueKind};
+use crate::{
+    ir::{Callee, Function, GlobalKind, Inst, LoopControl, Node, Operand, Region, Type, ValueId, ValueKind},
+    layout,
+};
 
 /// A loop that is being written.
 pub(super) struct OpenLoop {
@@ -23,10 +26,40 @@ pub(super) struct OpenLoop {
 
 impl Writer<'_> {
     /// Writes the entry function.
-    pub(super) fn function(&mut self, function: &Function, entry: u32) {
+    pub(super) fn entry(&mut self, function: &Function, entry: u32) {
         let void = self.void();
         let ty = self.function_type();
         self.code.push(Op::Function, void, entry, vec![word(0), id(ty)], None);
+        if self.body(function) {
+            self.code.push(Op::Return, 0, 0, Vec::new(), None);
+        }
+        self.code.push(Op::FunctionEnd, 0, 0, Vec::new(), None);
+    }
+
+    /// Writes a function that instructions call.
+    pub(super) fn callee(&mut self, index: usize, callee: &Callee) {
+        let result = self.ty(self.module.value(callee.returns).ty);
+        let params: Vec<u32> = callee.params.iter().map(|&p| self.ty(self.module.value(p).ty)).collect();
+        let ty = self.callee_type(result, &params);
+        let (function, at) = (self.callees[index], Some(callee.at));
+        self.code.push(Op::Function, result, function, vec![word(0), id(ty)], at);
+        for (&param, &ty) in callee.params.iter().zip(&params) {
+            let value = self.value(param);
+            self.code.push(Op::FunctionParameter, ty, value, Vec::new(), at);
+            let pointer = matches!(self.module.ty(self.module.value(param).ty), Type::Pointer { .. });
+            if pointer {
+                // Buffers of the kernel may be the same memory.
+                self.decorate(value, Decoration::Aliased, &[]);
+            }
+        }
+        self.body(&callee.function);
+        let returns = self.value(callee.returns);
+        self.code.push(Op::ReturnValue, 0, 0, vec![id(returns)], at);
+        self.code.push(Op::FunctionEnd, 0, 0, Vec::new(), None);
+    }
+
+    /// Writes a function's variables and body; tells whether control leaves it at its end.
+    fn body(&mut self, function: &Function) -> bool {
         let first = self.fresh();
         self.label(first, None);
         for &local in &function.locals {
@@ -38,10 +71,7 @@ impl Writer<'_> {
         for inst in &function.prologue {
             self.inst(inst);
         }
-        if self.region(&function.body) {
-            self.code.push(Op::Return, 0, 0, Vec::new(), None);
-        }
-        self.code.push(Op::FunctionEnd, 0, 0, Vec::new(), None);
+        self.region(&function.body)
     }
 
     /// Writes a region's nodes; tells whether control leaves it at its end.
@@ -182,14 +212,22 @@ impl Writer<'_> {
                 Operand::Group(group) => word(group.number()),
                 Operand::Glsl(glsl) => word(glsl.number()),
                 Operand::Type(ty) => id(self.ty(*ty)),
+                Operand::Callee(callee) => id(self.callees[*callee]),
             });
         }
         if let (true, Some(pointer)) = (inst.op.operands().contains(&OperandKind::OptMemory), inst.value(0)) {
-            let mask = if self.is_shared(pointer) { MemoryOperands::NON_PRIVATE } else { 0 };
+            let mut mask = if self.is_shared(pointer) { MemoryOperands::NON_PRIVATE } else { 0 };
+            let align = self.alignment(pointer);
+            if align.is_some() {
+                mask |= MemoryOperands::ALIGNED;
+            }
             match inst.op.operands().iter().position(|k| *k == OperandKind::TensorOperands) {
                 // Behind memory operands that more operands follow, so they are there even when empty.
                 Some(tensor) => operands.insert(tensor - 1, word(mask)),
-                None if mask != 0 => operands.push(word(mask)),
+                None if mask != 0 => {
+                    operands.push(word(mask));
+                    operands.extend(align.map(word));
+                }
                 None => {}
             }
         }
@@ -202,6 +240,16 @@ impl Writer<'_> {
         }
         self.line(inst.at);
         self.code.push(inst.op, ty, result, operands, Some(inst.at));
+    }
+
+    /// The alignment to state with an access through an address: that of what the pointer reaches.
+    fn alignment(&self, pointer: ValueId) -> Option<u32> {
+        match *self.module.ty(self.module.value(pointer).ty) {
+            Type::Pointer { class: StorageClass::PhysicalStorageBuffer, pointee } => {
+                Some(layout::extent(&self.module.types, pointee).map_or(1, |extent| extent.align))
+            }
+            _ => None,
+        }
     }
 
     /// Whether other invocations can touch what the pointer reaches, so that the access takes part in the memory

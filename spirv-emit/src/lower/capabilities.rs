@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_abi::{
     DType, Location, MatrixElem,
-    spirv::{BuiltIn, Capability, Op, Scope, StorageClass},
+    spirv::{BuiltIn, Capability, Op, Scope, StorageClass, TensorOperands},
 };
 
-use crate::ir::{GlobalKind, Inst, Module, Operand, Type, TypeId, ValueKind};
+use crate::ir::{Callee, GlobalKind, Inst, Module, Operand, Type, TypeId, ValueId, ValueKind};
 
 /// Every capability the module's words have to declare, each with the first place that asks for it.
 pub(crate) fn needed(module: &Module) -> BTreeMap<Capability, Location> {
@@ -38,7 +38,12 @@ pub(crate) fn needed(module: &Module) -> BTreeMap<Capability, Location> {
             GlobalKind::BuiltIn(_) | GlobalKind::Push { .. } => {}
         }
     }
-    for local in module.entry.locals.iter().map(|&l| module.value(l)) {
+    for local in module
+        .functions()
+        .flat_map(|f| &f.locals)
+        .chain(module.callees.iter().flat_map(own))
+        .map(|&l| module.value(l))
+    {
         each_scalar(module, local.ty, &mut |d| {
             in_register(d).into_iter().for_each(|cap| need(cap, local.at));
         });
@@ -48,6 +53,15 @@ pub(crate) fn needed(module: &Module) -> BTreeMap<Capability, Location> {
     }
     for inst in module.insts() {
         inst.op.capabilities().iter().for_each(|&cap| need(cap, inst.at));
+        if inst.op == Op::CooperativeMatrixLoadTensorNV
+            && let Some(Operand::Lit(mask)) = inst.operands.get(3)
+        {
+            for (bit, cap) in DECODES {
+                if mask & bit != 0 {
+                    need(cap, inst.at);
+                }
+            }
+        }
         if inst.operands.contains(&Operand::Scope(Scope::Device)) {
             need(Capability::VulkanMemoryModelDeviceScope, inst.at);
         }
@@ -59,6 +73,17 @@ pub(crate) fn needed(module: &Module) -> BTreeMap<Capability, Location> {
         });
     }
     caps
+}
+
+/// What the functions of a tensor load ask for.
+pub(crate) const DECODES: [(u32, Capability); 2] = [
+    (TensorOperands::DECODE, Capability::CooperativeMatrixBlockLoadsNV),
+    (TensorOperands::DECODE_VECTOR, Capability::CooperativeMatrixDecodeVectorNV),
+];
+
+/// What a callee takes and gives.
+fn own(callee: &Callee) -> impl Iterator<Item = &ValueId> {
+    callee.params.iter().chain([&callee.returns])
 }
 
 /// What a type asks for by itself. Types are declared only when something has them.

@@ -36,6 +36,11 @@ impl Writer<'_> {
         self.pooled(Op::TypeFunction, 0, &[void])
     }
 
+    /// The type of a callee.
+    pub(super) fn callee_type(&mut self, result: u32, params: &[u32]) -> u32 {
+        self.pooled(Op::TypeFunction, 0, &[&[result], params].concat())
+    }
+
     pub(super) fn scalar(&mut self, dtype: DType) -> u32 {
         let bits = dtype.bytes() * 8;
         match dtype {
@@ -150,7 +155,7 @@ impl Writer<'_> {
                     }
                 }
             }
-            ValueKind::Global(_) | ValueKind::Local(_) | ValueKind::Inst => self.fresh(),
+            ValueKind::Global(_) | ValueKind::Local(_) | ValueKind::Param | ValueKind::Inst => self.fresh(),
         };
         self.values[value.0 as usize] = made;
         made

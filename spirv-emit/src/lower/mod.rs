@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use kiln_abi::{
     SourceMap, StagedKernel,
-    spirv::{ExecutionMode, MAGIC, Op, VERSION_1_6},
+    spirv::{Capability, ExecutionMode, MAGIC, Op, VERSION_1_6},
 };
 
 use self::{
@@ -36,6 +36,8 @@ const ENTRY: &str = "main";
 const GL_COMPUTE: u32 = 5;
 /// Addressing model without raw pointers.
 const LOGICAL: u32 = 0;
+/// Addressing model with 64-bit addresses of storage buffers.
+const PHYSICAL_STORAGE_BUFFER_64: u32 = 5348;
 /// The Vulkan memory model.
 const VULKAN: u32 = 3;
 
@@ -52,6 +54,8 @@ struct Writer<'m> {
     roots: Vec<Option<ValueId>>,
     touched: Vec<Touched>,
     loops: Vec<OpenLoop>,
+    /// Ids of the functions that instructions call.
+    callees: Vec<u32>,
     debug: Debug,
     names: Section,
     annotations: Section,
@@ -86,6 +90,7 @@ pub fn lower(verified: &VerifiedModule) -> StagedKernel {
         roots: module.pointer_roots(),
         touched: touched(module),
         loops: Vec::new(),
+        callees: Vec::new(),
         debug: Debug::default(),
         names: Section::default(),
         annotations: Section::default(),
@@ -97,7 +102,11 @@ pub fn lower(verified: &VerifiedModule) -> StagedKernel {
     for (index, global) in module.globals.iter().enumerate() {
         writer.global(index, global);
     }
-    writer.function(&module.entry, entry);
+    writer.callees = module.callees.iter().map(|_| writer.fresh()).collect();
+    writer.entry(&module.entry, entry);
+    for (index, callee) in module.callees.iter().enumerate() {
+        writer.callee(index, callee);
+    }
 
     let layout =
         interface::layout(module, &writer.touched, capabilities::needed(module).into_keys().collect());
@@ -118,7 +127,9 @@ pub fn lower(verified: &VerifiedModule) -> StagedKernel {
     if writer.debug.printf != 0 {
         head.push(Op::ExtInstImport, 0, writer.debug.printf, vec![string(debug::PRINTF)], None);
     }
-    head.push(Op::MemoryModel, 0, 0, vec![word(LOGICAL), word(VULKAN)], None);
+    let by_address = layout.capabilities.contains(&Capability::PhysicalStorageBufferAddresses);
+    let addressing = if by_address { PHYSICAL_STORAGE_BUFFER_64 } else { LOGICAL };
+    head.push(Op::MemoryModel, 0, 0, vec![word(addressing), word(VULKAN)], None);
     let mut operands = vec![word(GL_COMPUTE), id(entry), string(ENTRY)];
     operands.extend(module.globals.iter().map(|g| id(writer.values[g.value.0 as usize])));
     head.push(Op::EntryPoint, 0, 0, operands, None);

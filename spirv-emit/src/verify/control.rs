@@ -6,13 +6,17 @@ use super::{
     Report,
     facts::{Facts, Shape},
 };
-use crate::ir::{Inst, Node, Operand, Region, ValueId, ValueKind, for_each_node};
+use crate::ir::{Callee, Function, Inst, Node, Operand, Region, ValueId, ValueKind, for_each_node};
 
 pub(super) fn scope(facts: &Facts<'_>, report: &mut Report<'_>) {
-    let constant = |v: &crate::ir::Value| v.kind != ValueKind::Inst;
-    let mut walk = Scope { facts, visible: facts.module.values.iter().map(constant).collect(), report };
-    facts.module.entry.prologue.iter().for_each(|inst| walk.inst(inst));
-    walk.region(&facts.module.entry.body);
+    let everywhere = |v: &crate::ir::Value| matches!(v.kind, ValueKind::Const(_) | ValueKind::Global(_));
+    let mut walk = Scope { facts, visible: facts.module.values.iter().map(everywhere).collect(), report };
+    let module = facts.module;
+    walk.function(&module.entry, &[]);
+    for callee in &module.callees {
+        walk.function(&callee.function, &callee.params);
+        walk.result(callee);
+    }
 }
 
 struct Scope<'a, 'm, 'e> {
@@ -28,6 +32,26 @@ impl Scope<'_, '_, '_> {
             let made = self.facts.module.value(value).at;
             let message = format!("the value made at {made} is not visible here; keep it in a `let mut`");
             self.report.add(at, message);
+        }
+    }
+
+    /// Walks a function; what is its own is visible until the next one.
+    fn function(&mut self, function: &Function, params: &[ValueId]) {
+        for (value, visible) in self.facts.module.values.iter().zip(&mut self.visible) {
+            *visible = matches!(value.kind, ValueKind::Const(_) | ValueKind::Global(_));
+        }
+        for own in params.iter().chain(&function.locals) {
+            self.visible[own.0 as usize] = true;
+        }
+        function.prologue.iter().for_each(|inst| self.inst(inst));
+        self.region(&function.body);
+    }
+
+    /// A callee gives a value of its own, at its end.
+    fn result(&mut self, callee: &Callee) {
+        self.used(callee.returns, callee.at);
+        if callee.function.body.terminated() {
+            self.report.add(callee.at, "expected a function that ends where it ends".to_owned());
         }
     }
 
@@ -81,7 +105,7 @@ impl Scope<'_, '_, '_> {
 }
 
 pub(super) fn condition(facts: &Facts<'_>, report: &mut Report<'_>) {
-    for_each_node(&facts.module.entry.body, &mut |node| {
+    let mut check = |node: &Node| {
         let (cond, at) = match node {
             Node::If { cond, at, .. } | Node::Loop { cond: Some(cond), at, .. } => (*cond, *at),
             _ => return,
@@ -90,7 +114,8 @@ pub(super) fn condition(facts: &Facts<'_>, report: &mut Report<'_>) {
             let found = facts.name(facts.module.value(cond).ty);
             report.add(at, format!("expected a bool condition; found {found}; compare it with something"));
         }
-    });
+    };
+    facts.module.functions().for_each(|f| for_each_node(&f.body, &mut |node| check(node)));
 }
 
 /// Where a node stands: what it may leave.
@@ -106,6 +131,14 @@ enum Place {
 
 pub(super) fn leaves(facts: &Facts<'_>, report: &mut Report<'_>) {
     check_leaves(&facts.module.entry.body, Place::Open, report);
+    for callee in &facts.module.callees {
+        check_leaves(&callee.function.body, Place::Open, report);
+        for_each_node(&callee.function.body, &mut |node| {
+            if let Node::Return(at) = node {
+                report.add(*at, "a function that an instruction calls ends where it ends".to_owned());
+            }
+        });
+    }
 }
 
 fn check_leaves(region: &Region, place: Place, report: &mut Report<'_>) {
@@ -145,12 +178,13 @@ pub(super) fn reachable(facts: &Facts<'_>, report: &mut Report<'_>) {
             report.add(place(next), message.to_owned());
         }
     };
-    check(&facts.module.entry.body);
-    for_each_node(&facts.module.entry.body, &mut |node| match node {
+    facts.module.functions().for_each(|f| check(&f.body));
+    let mut inner = |node: &Node| match node {
         Node::If { then, otherwise, .. } => [then, otherwise].into_iter().for_each(&mut check),
         Node::Loop { header, body, step, .. } => [header, body, step].into_iter().for_each(&mut check),
         Node::Inst(_) | Node::Print { .. } | Node::Break(_) | Node::Continue(_) | Node::Return(_) => {}
-    });
+    };
+    facts.module.functions().for_each(|f| for_each_node(&f.body, &mut |node| inner(node)));
 }
 
 fn place(node: &Node) -> Location {

@@ -153,7 +153,7 @@ pub(super) fn globals(facts: &Facts<'_>, report: &mut Report<'_>) {
             );
         }
     }
-    for &local in &facts.module.entry.locals {
+    for &local in facts.module.functions().flat_map(|f| &f.locals) {
         let value = facts.module.value(local);
         if !matches!(facts.module.ty(value.ty), Type::Pointer { class: StorageClass::Function, .. }) {
             let found = facts.name(value.ty);

@@ -199,7 +199,7 @@ fn check_stride(facts: &Facts<'_>, array: TypeId, elem: TypeId, found: Option<u3
 
 pub(super) fn plain(facts: &Facts<'_>, report: &mut Report<'_>) {
     let workgroup = facts.module.globals.iter().filter(|g| g.kind == GlobalKind::Workgroup);
-    let locals = facts.module.entry.locals.iter().map(|&l| (l, facts.module.value(l).at));
+    let locals = facts.module.functions().flat_map(|f| &f.locals).map(|&l| (l, facts.module.value(l).at));
     for (variable, at) in workgroup.map(|g| (g.value, g.at)).chain(locals) {
         if let Some(ty) = facts.pointee(variable)
             && !is_plain(facts, ty, variable)

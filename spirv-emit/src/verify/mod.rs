@@ -17,6 +17,7 @@ mod memory;
 mod stated;
 mod structure;
 mod subgroup;
+mod tensor;
 mod uniform;
 
 use kiln_abi::{Location, StageError, StageErrors};
@@ -139,6 +140,10 @@ rules! {
         V071 matrix::scale "a matrix is scaled by a number of its element's type"
         V072 matrix::access "a matrix is loaded and stored at an element, with a stride and a layout"
         V073 matrix::length "a matrix's length is a u32"
+        V074 tensor::layouts "a tensor layout or view is changed by a u32 for each dimension"
+        V075 tensor::access "a matrix is loaded and stored through a layout of a buffer's array"
+        V076 tensor::whole "a matrix is converted, transposed, reduced or changed to a matrix that follows from it"
+        V077 tensor::alone "a function that is called for an element does nothing together with others"
     }
 }
 

@@ -48,7 +48,10 @@ pub(super) fn ids(module: &Module, report: &mut Report<'_>) {
             ValueKind::Const(Const::Scalar { ty, .. } | Const::Null(ty)) => *ty != value.ty,
             ValueKind::Const(Const::Bool(_)) | ValueKind::Inst => false,
             ValueKind::Global(g) => module.globals.get(*g).is_none_or(|g| g.value.0 as usize != i),
-            ValueKind::Local(l) => module.entry.locals.get(*l).is_none_or(|l| l.0 as usize != i),
+            ValueKind::Local(l) => {
+                !module.functions().any(|f| f.locals.get(*l).is_some_and(|l| l.0 as usize == i))
+            }
+            ValueKind::Param => !module.callees.iter().any(|c| c.params.iter().any(|p| p.0 as usize == i)),
         };
         if wrong || missing_type(value.ty) {
             report
@@ -65,7 +68,13 @@ pub(super) fn ids(module: &Module, report: &mut Report<'_>) {
             report.add(global.at, format!("variable {} has no value or no type of its own", global.name));
         }
     }
-    for (i, local) in module.entry.locals.iter().enumerate() {
+    for callee in &module.callees {
+        let param = |v: &ValueId| module.values.get(v.0 as usize).map(|v| &v.kind) != Some(&ValueKind::Param);
+        if callee.params.iter().any(param) || missing(callee.returns) {
+            report.add(callee.at, "a function's parameter or result is not there".to_owned());
+        }
+    }
+    for (i, local) in module.functions().flat_map(|f| f.locals.iter().enumerate()) {
         if module.values.get(local.0 as usize).map(|v| &v.kind) != Some(&ValueKind::Local(i)) {
             report.add(Location::caller(), format!("local variable {i} has no value of its own"));
         }
@@ -78,24 +87,28 @@ pub(super) fn ids(module: &Module, report: &mut Report<'_>) {
     for_each_inst(module, &mut |inst| {
         let values = (0..inst.operands.len()).map(|i| inst.value(i)).chain([inst.result]);
         check(&values.collect::<Vec<_>>(), inst.at);
-        let no_type = |o: &Operand| matches!(o, Operand::Type(ty) if missing_type(*ty));
+        let no_type = |o: &Operand| match o {
+            Operand::Type(ty) => missing_type(*ty),
+            Operand::Callee(callee) => *callee >= module.callees.len(),
+            _ => false,
+        };
         if inst.operands.iter().any(no_type) {
             check(&[Some(ValueId(u32::MAX))], inst.at);
         }
     });
-    for_each_node(&module.entry.body, &mut |node| match node {
+    let mut nodes = |node: &Node| match node {
         Node::If { cond, at, .. } => check(&[Some(*cond)], *at),
         Node::Loop { cond, at, .. } => check(&[*cond], *at),
         Node::Print { values, at, .. } => check(&values.iter().copied().map(Some).collect::<Vec<_>>(), *at),
         Node::Inst(_) | Node::Break(_) | Node::Continue(_) | Node::Return(_) => {}
-    });
+    };
+    module.functions().for_each(|f| for_each_node(&f.body, &mut |node| nodes(node)));
 }
 
 pub(super) fn ops(module: &Module, report: &mut Report<'_>) {
     for_each_inst(module, &mut |inst| {
         // Blocks give values through variables here: nothing merges by a phi.
-        let not_yet = inst.op.name().ends_with("NV") || inst.op == Op::Phi;
-        if not_yet || matches!(inst.op.effect(), Effect::Declare | Effect::Control | Effect::Call) {
+        if inst.op == Op::Phi || matches!(inst.op.effect(), Effect::Declare | Effect::Control | Effect::Call) {
             let name = inst.op.name();
             report.add(inst.at, format!("expected an instruction of a block; found {name}, which is none"));
         }
@@ -113,6 +126,11 @@ pub(super) fn operands(module: &Module, report: &mut Report<'_>) {
     });
 }
 
+/// Whether one of the instruction's own operands is a function.
+fn calls(op: Op) -> bool {
+    matches!(op, Op::CooperativeMatrixReduceNV | Op::CooperativeMatrixPerElementOpNV)
+}
+
 fn operands_fit(inst: &Inst) -> bool {
     // The writer adds the instruction set's id and the memory operands.
     let kinds = match inst.op {
@@ -125,6 +143,7 @@ fn operands_fit(inst: &Inst) -> bool {
             OperandKind::Id if inst.op == Op::CooperativeMatrixLengthKHR => {
                 matches!(operand, Operand::Type(_))
             }
+            OperandKind::Id if matches!(operand, Operand::Callee(_)) => calls(inst.op),
             OperandKind::Id | OperandKind::Ids => matches!(operand, Operand::Value(_)),
             OperandKind::Literal
             | OperandKind::Literals
@@ -153,7 +172,7 @@ fn operands_fit(inst: &Inst) -> bool {
             OperandKind::TensorOperands => match rest.split_first() {
                 Some((Operand::Lit(mask), ids))
                     if ids.len() == mask.count_ones() as usize
-                        && ids.iter().all(|id| matches!(id, Operand::Value(_))) =>
+                        && ids.iter().all(|id| matches!(id, Operand::Value(_) | Operand::Callee(_))) =>
                 {
                     rest = &[];
                 }
@@ -197,7 +216,7 @@ pub(super) fn results(module: &Module, report: &mut Report<'_>) {
 }
 
 pub(super) fn nesting(module: &Module, report: &mut Report<'_>) {
-    if let Some(at) = too_deep(&module.entry.body, MAX_NESTING) {
+    if let Some(at) = module.functions().find_map(|f| too_deep(&f.body, MAX_NESTING)) {
         report.add(at, format!("expected blocks nested at most {MAX_NESTING} deep; found more; use a loop"));
     }
 }

@@ -57,7 +57,7 @@ impl<'f, 'm> Uniformity<'f, 'm> {
         let values = module.values.iter().map(|v| match v.kind {
             ValueKind::Const(_) => Class::Uniform,
             ValueKind::Local(_) => Class::Fresh,
-            ValueKind::Global(_) | ValueKind::Inst => Class::Unknown,
+            ValueKind::Global(_) | ValueKind::Param | ValueKind::Inst => Class::Unknown,
         });
         let invocations = invocations.unwrap_or(u32::MAX);
         let mut all = Uniformity { facts, invocations, lanes, values: values.collect() };
@@ -170,7 +170,7 @@ impl<'f, 'm> Uniformity<'f, 'm> {
                 GlobalKind::BuiltIn(builtin) => self.builtin(*builtin),
                 _ => Class::Unknown,
             },
-            ValueKind::Local(_) | ValueKind::Const(_) | ValueKind::Inst => Class::Unknown,
+            ValueKind::Local(_) | ValueKind::Const(_) | ValueKind::Param | ValueKind::Inst => Class::Unknown,
         }
     }
 

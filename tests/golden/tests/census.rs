@@ -11,32 +11,7 @@ use kiln_golden::{fixtures, kernels};
 use kiln_spirv_emit::census::{Key, capabilities_from_words, census};
 
 /// Rows of the op table that the interpreter reads and the writer never writes.
-const ONLY_READ: &[Op] = &[
-    Op::MemberName,
-    Op::Undef,
-    Op::FunctionParameter,
-    Op::FunctionCall,
-    Op::ReturnValue,
-    Op::Phi,
-    Op::CooperativeMatrixConvertNV,
-    Op::CooperativeMatrixReduceNV,
-    Op::CooperativeMatrixLoadTensorNV,
-    Op::CooperativeMatrixStoreTensorNV,
-    Op::CooperativeMatrixPerElementOpNV,
-    Op::CooperativeMatrixTransposeNV,
-    Op::TypeTensorLayoutNV,
-    Op::TypeTensorViewNV,
-    Op::CreateTensorLayoutNV,
-    Op::TensorLayoutSetDimensionNV,
-    Op::TensorLayoutSetStrideNV,
-    Op::TensorLayoutSliceNV,
-    Op::TensorLayoutSetClampValueNV,
-    Op::CreateTensorViewNV,
-    Op::TensorViewSetDimensionNV,
-    Op::TensorViewSetStrideNV,
-    Op::TensorViewSetClipNV,
-    Op::TensorLayoutSetBlockSizeNV,
-];
+const ONLY_READ: &[Op] = &[Op::MemberName, Op::Undef, Op::FunctionCall, Op::Phi];
 
 fn by_hand() -> Vec<StagedKernel> {
     fixtures::compile_all().unwrap_or_else(|e| panic!("{e}"))

@@ -119,6 +119,18 @@ const BROKEN: &[Broken] = &[
     ("V070", "integer_matrices", |m| operand(m, Op::CooperativeMatrixMulAddKHR, 3, Operand::Lit(1))),
     ("V071", "float_matrices", |m| constant_operand(m, Op::MatrixTimesScalar, 1, DType::U32, 1)),
     ("V072", "float_matrices", |m| constant_operand(m, Op::CooperativeMatrixLoadKHR, 1, DType::U32, 2)),
+    ("V074", "tensor_copy", |m| constant_operand(m, Op::TensorLayoutSliceNV, 1, DType::I32, 0)),
+    ("V075", "tensor_copy", |m| operand(m, Op::CooperativeMatrixStoreTensorNV, 3, Operand::Lit(2))),
+    ("V076", "whole_matrices", |m| operand(m, Op::CooperativeMatrixReduceNV, 1, Operand::Lit(4))),
+    ("V077", "whole_matrices", |m| {
+        let at = Location::caller();
+        let workgroup = Operand::Scope(Scope::Workgroup);
+        let semantics = Operand::Semantics(MemorySemantics(0x8 | 0x2000 | 0x4000 | 0x100));
+        let operands = vec![workgroup.clone(), workgroup, semantics];
+        let barrier = Inst { op: Op::ControlBarrier, result: None, operands, no_contraction: false, at };
+        m.callees[0].function.body.nodes.push(Node::Inst(barrier));
+        Some(at)
+    }),
     ("V073", "matrix_elements", |m| retype(m, Op::CooperativeMatrixLengthKHR, Type::Scalar(DType::I32))),
     ("V052", "add", |m| {
         let at = Location::caller();
