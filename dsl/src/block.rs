@@ -63,12 +63,6 @@ pub trait Elem: Slot {
 /// The type table of the kernel being staged.
 pub struct Types<'a>(&'a mut Stage);
 
-impl<'a> Types<'a> {
-    pub(crate) fn new(stage: &'a mut Stage) -> Self {
-        Types(stage)
-    }
-}
-
 impl Types<'_> {
     /// A scalar or vector.
     pub fn value<T: Value>(&mut self) -> TypeId {
@@ -251,6 +245,10 @@ macro_rules! buffers {
 buffers! { Buf ReadOnly buffer false BufMut ReadWrite buffer_mut true }
 
 impl<T: Elem> Buf<T> {
+    pub(crate) fn base(&self) -> ValueId {
+        self.base
+    }
+
     /// The same bytes as elements of another type: element i is the `U::BYTES` bytes from `i * U::BYTES` on.
     ///
     /// Both are read as long as they lie within the bound range; a view has no binding of its own.
@@ -299,6 +297,10 @@ pub struct Shared<T> {
 }
 
 impl<T: Elem> Shared<T> {
+    pub(crate) fn base(&self) -> ValueId {
+        self.base
+    }
+
     /// An array of `len` elements; `len` is known while staging.
     #[track_caller]
     pub fn new(len: impl Read<Out = Ex<u32>>) -> Self {

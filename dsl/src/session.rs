@@ -31,8 +31,8 @@ pub(crate) struct Stage {
     decoders: Vec<(Decoder, usize)>,
 }
 
-/// Format and element, lanes, dimensions.
-pub(crate) type Decoder = (RustType, u32, u32);
+/// Format and element, lanes, and the tensor: what its planes and rows are made of.
+pub(crate) type Decoder = (RustType, u8, Vec<ValueId>);
 
 /// What staging adds for whoever debugs a kernel; by default nothing, so that the words are the same with and without
 /// a kernel's `kprintln!`.
@@ -101,8 +101,8 @@ impl Stage {
         }
     }
 
-    pub(crate) fn decoder(&self, key: Decoder) -> Option<usize> {
-        self.decoders.iter().find(|d| d.0 == key).map(|d| d.1)
+    pub(crate) fn decoder(&self, key: &Decoder) -> Option<usize> {
+        self.decoders.iter().find(|d| d.0 == *key).map(|d| d.1)
     }
 
     pub(crate) fn keep_decoder(&mut self, key: Decoder, callee: usize) {

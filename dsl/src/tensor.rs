@@ -2,7 +2,7 @@
 
 use kiln_abi::Location;
 use kiln_dsl_macros::device;
-use kiln_spirv_emit::ir::Const;
+use kiln_spirv_emit::ir::{Const, ValueId};
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::{
     control::{Hint, end_loop, for_loop},
     math::{Vec4Methods, fma, vec4},
     ops::{add, bitand, cast, div, mul, rem, select, shl, shr},
-    place::{At, write},
+    place::{At, Path, write},
     session::with,
     value::{Ex, Read, Vec4},
 };
@@ -187,7 +187,24 @@ impl Tensor {
     #[track_caller]
     pub fn unit(&self, index: Ex<u32>) -> Unit {
         let fields = self.planes.iter().map(|&(plane, first)| Field { plane, first, loaded: Vec::new() });
-        Unit { words: self.words.view(), fields: fields.collect(), index, staged: self.staged.clone() }
+        let (words, staged) = (self.words.view(), self.staged.clone());
+        Unit { words, fields: fields.collect(), index, first_field: None, staged }
+    }
+
+    /// Its unit `index`, whose field of the first plane lies at `first_field`.
+    #[track_caller]
+    pub(crate) fn unit_at(&self, index: Ex<u32>, first_field: Path) -> Unit {
+        Unit { first_field: Some(first_field), ..self.unit(index) }
+    }
+
+    pub(crate) fn words(&self) -> &Buf<u32> {
+        &self.words
+    }
+
+    /// What makes it this tensor and no other.
+    pub(crate) fn identity(&self) -> Vec<ValueId> {
+        let table = self.staged.iter().map(|table| table.base());
+        self.planes.iter().map(|(_, first)| first.id).chain([self.words.base()]).chain(table).collect()
     }
 }
 
@@ -205,6 +222,8 @@ pub struct Unit {
     words: Buf<u32>,
     fields: Vec<Field>,
     index: Ex<u32>,
+    /// Words of the first plane's field, where they are not found by the index.
+    first_field: Option<Path>,
     staged: Option<Rc<Shared<u32>>>,
 }
 
@@ -307,6 +326,9 @@ impl Unit {
 
     #[track_caller]
     fn word_in_memory(&self, plane: usize, j: Ex<u32>) -> Ex<u32> {
+        if let (0, Some(field)) = (plane, self.first_field) {
+            return Ex::new(field.step(j.id).load(Location::caller()));
+        }
         self.words.at(add(self.start(plane, 4), j)).read()
     }
 
@@ -328,6 +350,13 @@ impl Unit {
                 bitand(shr(pair(shr(byte, number(1))), shift), number(0xff))
             }
         }
+    }
+}
+
+impl<'a> Read for &'a Tensor {
+    type Out = &'a Tensor;
+    fn read(&self) -> &'a Tensor {
+        self
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A [`Layout`] says how a tensor of one to five dimensions lies in a buffer, slowest dimension first, and which slice
 //! of it is meant; what is outside is as its clamp mode says. A [`View`] gives the dimensions in another order.
+//! [`Rows`] are those of a tensor in a format's planes, whose elements a load decodes.
 
-use std::any::TypeId as RustType;
+use std::{any::TypeId as RustType, marker::PhantomData};
 
 use kiln_abi::{
     DType, Location,
@@ -12,12 +13,12 @@ use kiln_abi::{
 use kiln_spirv_emit::ir::{Const, Member, Operand, Type, TypeId, ValueId};
 
 use crate::{
-    block::{Buf, BufMut, Elem, Memory, Types},
+    block::{Buf, BufMut, Elem},
     dims::Dim,
     ops,
-    place::{Path, Place, Rail},
-    quant::QuantFormat,
+    place::Path,
     session::{Stage, with},
+    tensor::{Tensor, TensorFormat},
     tile::{Carries, Tile, TileElem, TileScope, TileUse},
     value::{Ex, Held, Num, Read, Value, Vec4},
 };
@@ -69,14 +70,26 @@ pub struct Layout {
 /// A tensor of these dimensions, its elements one after another.
 #[track_caller]
 pub fn layout<N: Numbers>(dimensions: N, clamp: ClampMode) -> Layout {
-    let at = Location::caller();
-    let dimensions = dimensions.numbers();
+    layout_of(dimensions.numbers(), None, clamp, Location::caller())
+}
+
+/// A block's elements come before the dimensions: strides follow from both.
+fn layout_of(dimensions: Vec<ValueId>, block: Option<Vec<ValueId>>, clamp: ClampMode, at: Location) -> Layout {
     let rank = u32::try_from(dimensions.len()).unwrap_or(u32::MAX);
     let id = with(|s| {
         let ty = s.b.ty(Type::TensorLayout { rank, clamp });
-        let made = s.op(Op::CreateTensorLayoutNV, ty, &[], at);
-        let operands: Vec<ValueId> = std::iter::once(made).chain(dimensions).collect();
-        s.op(Op::TensorLayoutSetDimensionNV, ty, &operands, at)
+        let mut changed = |op, from: Option<ValueId>, numbers: Vec<ValueId>| {
+            let operands: Vec<ValueId> = from.into_iter().chain(numbers).collect();
+            s.op(op, ty, &operands, at)
+        };
+        let made = match block {
+            Some(block) => {
+                let made = changed(Op::CreateTensorLayoutNV, None, Vec::new());
+                changed(Op::TensorLayoutSetBlockSizeNV, Some(made), block)
+            }
+            None => changed(Op::CreateTensorLayoutNV, None, Vec::new()),
+        };
+        changed(Op::TensorLayoutSetDimensionNV, Some(made), dimensions)
     });
     Layout { id }
 }
@@ -86,12 +99,6 @@ impl Layout {
     #[track_caller]
     pub fn strides<N: Numbers>(self, strides: N) -> Layout {
         changed!(self, TensorLayoutSetStrideNV, strides, Location::caller())
-    }
-
-    /// Elements of a block along each dimension.
-    #[track_caller]
-    pub fn blocks<N: Numbers>(self, elements: N) -> Layout {
-        changed!(self, TensorLayoutSetBlockSizeNV, elements, Location::caller())
     }
 
     /// First element and number of elements along each dimension.
@@ -170,9 +177,44 @@ impl Read for View {
     }
 }
 
-/// A block that a load hands to its decoding function, by its address.
-pub struct ByAddress;
-impl Rail for ByAddress {}
+/// The rows of a tensor of format `F`, or a slice of them.
+pub struct Rows<F> {
+    layout: Layout,
+    /// Elements of a whole row.
+    columns: Ex<u32>,
+    format: PhantomData<fn() -> F>,
+}
+
+impl<F> Clone for Rows<F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F> Copy for Rows<F> {}
+
+/// `n_rows` rows of `columns` elements, which are whole units.
+#[track_caller]
+pub fn rows<F: TensorFormat>(n_rows: Ex<u32>, columns: Ex<u32>, clamp: ClampMode) -> Rows<F> {
+    let unit = with(|s| vec![s.u32_const(1), s.u32_const(F::UNIT)]);
+    let layout = layout_of(vec![n_rows.id, columns.id], Some(unit), clamp, Location::caller());
+    Rows { layout, columns, format: PhantomData }
+}
+
+impl<F> Rows<F> {
+    /// First row, rows, first column, columns.
+    #[track_caller]
+    pub fn slice<N: Numbers>(self, spans: N) -> Self {
+        Rows { layout: self.layout.slice(spans), ..self }
+    }
+}
+
+impl<F> Read for Rows<F> {
+    type Out = Rows<F>;
+    fn read(&self) -> Rows<F> {
+        *self
+    }
+}
 
 /// A buffer that tensors lie in.
 #[diagnostic::on_unimplemented(message = "`{Self}` holds no tensor", label = "a tensor lies in a buffer")]
@@ -213,21 +255,21 @@ impl<T: TileElem, U: TileUse, S: TileScope, R: Dim, C: Dim> Tile<T, U, S, R, C> 
         Self::load_through(memory.array(), layout, more, Location::caller())
     }
 
-    /// The layout's slice of blocks of `F`, decoded; the layout counts elements, and says how many a block has.
+    /// The slice of a tensor's rows, decoded to f32 and rounded to `T`.
     ///
     /// With `four`, there is also a function that decodes four neighbors at once, for devices that call it.
     #[track_caller]
-    pub fn load_blocks<F: QuantFormat>(memory: &Buf<F::Block>, layout: Layout, four: bool) -> Ex<Self>
+    pub fn load_decoded<F: TensorFormat>(tensor: &Tensor, rows: Rows<F>, four: bool) -> Ex<Self>
     where
         T: Num,
     {
         let at = Location::caller();
-        let mut more = (TensorOperands::DECODE, vec![Operand::Callee(decoder::<F, T>(1, layout, at))]);
+        let mut more = (TensorOperands::DECODE, vec![Operand::Callee(decoder::<F, T>(1, tensor, rows, at))]);
         if four {
             more.0 |= TensorOperands::DECODE_VECTOR;
-            more.1.push(Operand::Callee(decoder::<F, T>(4, layout, at)));
+            more.1.push(Operand::Callee(decoder::<F, T>(4, tensor, rows, at)));
         }
-        Self::load_through(memory.whole(), layout, more, at)
+        Self::load_through(tensor.words().whole(), rows.layout, more, at)
     }
 
     fn load_through(from: Path, layout: Layout, (mask, more): (u32, Vec<Operand>), at: Location) -> Ex<Self> {
@@ -279,29 +321,39 @@ fn store_through(tile: ValueId, to: Path, layout: Layout, view: Option<View>, at
     });
 }
 
-/// The function that decodes `lanes` elements of `F` to `T`, made once.
-fn decoder<F: QuantFormat, T: Num>(lanes: u8, layout: Layout, at: Location) -> usize {
-    let rank = with(|s| match *s.b.type_of_id(s.b.type_of(layout.id)) {
-        Type::TensorLayout { rank, .. } => rank,
-        _ => 1,
-    });
-    let key = (RustType::of::<(F, T)>(), u32::from(lanes), rank);
-    if let Some(known) = with(|s| s.decoder(key)) {
+/// The function that decodes `lanes` elements of a tensor to `T`, made once.
+///
+/// It is handed the address of a field of the first plane, and finds the unit's other fields by the unit's number.
+fn decoder<F: TensorFormat, T: Num>(lanes: u8, tensor: &Tensor, rows: Rows<F>, at: Location) -> usize {
+    let identity: Vec<ValueId> = std::iter::once(rows.columns.id).chain(tensor.identity()).collect();
+    let key = (RustType::of::<(F, T)>(), lanes, identity);
+    if let Some(known) = with(|s| s.decoder(&key)) {
         return known;
     }
+    let field = F::PLANES.first().map_or(0, |plane| plane.bytes * u32::from(plane.units == 1));
     let params = with(|s| {
-        let block = <F::Block as Elem>::ty(&mut Types::new(s), Memory::Buffer);
-        let params = parameters(s, block, rank);
+        if field < 4 {
+            let message = "the first plane of a format has a field of words for each unit".to_owned();
+            s.b.error("E131", message, at);
+        }
+        let params = parameters(s, field.max(4) / 4, at);
         s.b.open_callee(&params, at)
     });
-    let within = with(|s| {
-        let ty = s.b.scalar(DType::U32);
-        s.b.inst(Op::CompositeExtract, ty, vec![Operand::Value(params[2]), Operand::Lit(rank - 1)], at)
-    });
-    let block = Place::<F::Block, ByAddress>::new(Path::new(params[0]).member(0));
+    let number = |array: usize, i| {
+        with(|s| {
+            let ty = s.b.scalar(DType::U32);
+            let operands = vec![Operand::Value(params[array]), Operand::Lit(i)];
+            Ex::<u32>::new(s.b.inst(Op::CompositeExtract, ty, operands, at))
+        })
+    };
+    let unit_elems = Ex::new(with(|s| s.u32_const(F::UNIT)));
+    let row_start = ops::mul(number(1, 0), ops::div(rows.columns, unit_elems));
+    let index = ops::add(row_start, number(1, 1));
+    let unit = tensor.unit_at(index, Path::new(params[0]).member(0));
+    let within = number(2, 1);
     let value = match lanes {
-        1 => ops::cast::<T, f32>(F::decode::<ByAddress>(&block, Ex::new(within))).id,
-        _ => ops::cast::<Vec4<T>, Vec4<f32>>(F::decode4::<ByAddress>(&block, Ex::new(within))).id,
+        1 => ops::cast::<T, f32>(F::decode(&unit, within)).id,
+        _ => ops::cast::<Vec4<T>, Vec4<f32>>(F::decode4(&unit, within)).id,
     };
     with(|s| {
         let callee = s.b.close_callee(value, at);
@@ -310,14 +362,15 @@ fn decoder<F: QuantFormat, T: Num>(lanes: u8, layout: Layout, at: Location) -> u
     })
 }
 
-/// A decoding function's parameters: the block's address, its coordinates, those of the element within it.
-fn parameters(s: &mut Stage, block: TypeId, rank: u32) -> [TypeId; 3] {
-    let member = Member { name: "block".to_owned(), ty: block, offset: Some(0) };
-    let members = vec![member];
-    let reference = s.b.ty(Type::Struct { name: "BlockAddress".to_owned(), members, block: true });
-    let pointer = s.b.ty(Type::Pointer { class: StorageClass::PhysicalStorageBuffer, pointee: reference });
+/// A decoding function's parameters: the address of a unit's words, the unit's coordinates, those of the element
+/// within it.
+fn parameters(s: &mut Stage, words: u32, at: Location) -> [TypeId; 3] {
     let u32_ = s.b.scalar(DType::U32);
-    let coordinates = s.b.ty(Type::Array { elem: u32_, len: rank, stride: None });
+    let field = s.b.buffer_array(u32_, words, at);
+    let members = vec![Member { name: "field".to_owned(), ty: field, offset: Some(0) }];
+    let reference = s.b.ty(Type::Struct { name: "FieldAddress".to_owned(), members, block: true });
+    let pointer = s.b.ty(Type::Pointer { class: StorageClass::PhysicalStorageBuffer, pointee: reference });
+    let coordinates = s.b.ty(Type::Array { elem: u32_, len: 2, stride: None });
     [pointer, coordinates, coordinates]
 }
 

@@ -23,7 +23,7 @@ use crate::{
     ops,
     place::{At, ByValue, Local, Path, Place, Rail, Slot},
     session::{Stage, with},
-    value::{Elementwise, Ex, Held, Negated, Num, Vec2, Vec4},
+    value::{Elementwise, Ex, Held, Negated, Num, Plain, Vec2, Vec4},
 };
 
 /// A matrix of `R` rows and `C` columns of `T`, held by the invocations of scope `S`, used as `U`.
@@ -350,6 +350,10 @@ impl<T: TileElem, U: TileUse, S: TileScope, R: Dim, C: Dim> Held for Tile<T, U, 
     fn held() -> Type {
         Type::Matrix(Self::matrix())
     }
+}
+
+impl<T, U, S, R, C> Plain for Tile<T, U, S, R, C> {
+    type Staged = Ex<Self>;
 }
 
 impl<T: TileElem, U: TileUse, S: TileScope, R: Dim, C: Dim> Slot for Tile<T, U, S, R, C> {

@@ -1,8 +1,9 @@
-//! The product on matrices of a workgroup, W in blocks that the loads decode.
+//! The product on matrices of a workgroup, W in any format: the loads decode it.
 //!
-//! Shapes: W `[m, k]` in blocks as a file has them, x `[n, k]` f16, y `[n, m]` f32; k is whole blocks.
+//! Shapes: W `[m, k]` in planes, x `[n, k]` f16, y `[n, m]` f32; k is whole blocks.
 //! Who owns what: a workgroup holds its tile of y as one matrix; who holds which element is the device's.
 //! Edges: a tile that is not whole reads zeros outside, and its store drops what is outside.
+//! Traffic: a tile's rows of W and of x once for each tile.
 //! Numerics: weights are decoded in f32 and rounded to f16; the order of a sum within one multiply-add is the device's.
 
 use std::fmt;
@@ -10,14 +11,15 @@ use std::fmt;
 use kiln_abi::{Kernel, spirv::ClampMode};
 use kiln_dsl::{
     prelude::*,
-    through::{layout, store_view, view},
+    through::{layout, rows, store_view, view},
 };
 
 use super::{khr::GemmPush, khr_f16::halves};
 use crate::{
     Variant,
-    conformance::{Buffer, Case, Random},
-    formats::{Format, Q4K, Q8_0},
+    arms::tensor_words,
+    conformance::{Buffer, Case, Random, random_blocks},
+    formats::{Format, Q4K, Q8_0, layout::pack},
     reference,
 };
 
@@ -28,15 +30,17 @@ pub struct Cm2Shape {
     pub tile: [u32; 3],
     /// Invocations of the workgroup.
     pub invocations: u32,
+    /// Steps along k that a turn of the loop takes.
+    pub unroll: u32,
     /// Whether the load may decode four neighbors at once.
     pub four: bool,
 }
 
-/// `128x128x64, 256 invocations`
+/// `128x128x64 by 4, 256 invocations`
 impl fmt::Debug for Cm2Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ([n, m, k], four) = (self.tile, if self.four { ", by four" } else { "" });
-        write!(f, "{n}x{m}x{k}, {} invocations{four}", self.invocations)
+        let ([n, m, k], four) = (self.tile, if self.four { ", decoding four" } else { "" });
+        write!(f, "{n}x{m}x{k} by {}, {} invocations{four}", self.unroll, self.invocations)
     }
 }
 
@@ -45,9 +49,9 @@ impl fmt::Debug for Cm2Shape {
     local_size = shape.invocations,
     grid = [p.m.div_ceil(shape.tile[1]), p.n.div_ceil(shape.tile[0])],
 )]
-pub fn gemm_cm2<F: QuantFormat>(
+pub fn gemm_cm2<F: TensorFormat>(
     #[len(p.n * p.k)] x: &Buf<f16>,
-    #[len(p.m * (p.k / F::BLK))] w: &Buf<F::Block>,
+    #[len(tensor_words::<F>(p.m * p.k / F::UNIT))] w: &Buf<u32>,
     #[len(p.n * p.m)] y: &BufMut<f32>,
     #[push] p: GemmPush,
     #[comptime] shape: Cm2Shape,
@@ -55,127 +59,121 @@ pub fn gemm_cm2<F: QuantFormat>(
     dims!(N = shape.tile[0], M = shape.tile[1], K = shape.tile[2]);
     let n0 = workgroup_id_y() * N;
     let m0 = workgroup_id_x() * M;
-    let turned = view(comptime!(&[1, 0]));
-    let y_layout = layout((p.n, p.m), comptime!(ClampMode::Constant));
+    let k = p.k;
+    let w = comptime!(Tensor::new::<F>(w, kiln_dsl::ops::div(kiln_dsl::ops::mul(p.m, k), F::UNIT.read())).stage());
     let mut acc = Tile::<f32, Acc, Wg, M, N>::zero();
-    if n0 + N <= p.n && m0 + M <= p.m && p.k % K == 0 {
-        let x_layout = layout((p.n, p.k), comptime!(ClampMode::Undefined));
-        let w_layout = layout((p.m, p.k), comptime!(ClampMode::Undefined)).blocks((1, F::BLK));
-        for k0 in (0..p.k).step_by(K) {
-            let left = Tile::<f16, MatA, Wg, M, K>::load_blocks::<F>(
-                w,
-                w_layout.slice((m0, M, k0, K)),
-                comptime!(shape.four),
-            );
-            let right = Tile::<f16, MatB, Wg, K, N>::load_view(x, x_layout.slice((n0, N, k0, K)), turned);
-            acc = mul_add(left, right, acc);
-        }
+    if n0 + N <= p.n && m0 + M <= p.m {
+        acc = along::<F, N, M, K>(&x, comptime!(&w), n0, m0, k, p, comptime!(ClampMode::Undefined), comptime!(shape));
     } else {
-        let x_layout = layout((p.n, p.k), comptime!(ClampMode::Constant));
-        let w_layout = layout((p.m, p.k), comptime!(ClampMode::Constant)).blocks((1, F::BLK));
-        for k0 in (0..p.k).step_by(K) {
-            let left = Tile::<f16, MatA, Wg, M, K>::load_blocks::<F>(
-                w,
-                w_layout.slice((m0, M, k0, K)),
-                comptime!(shape.four),
-            );
-            let right = Tile::<f16, MatB, Wg, K, N>::load_view(x, x_layout.slice((n0, N, k0, K)), turned);
-            acc = mul_add(left, right, acc);
+        acc = along::<F, N, M, K>(&x, comptime!(&w), n0, m0, k, p, comptime!(ClampMode::Constant), comptime!(shape));
+    }
+    let y_layout = layout((p.n, p.m), comptime!(ClampMode::Constant));
+    store_view(acc, y, y_layout.slice((n0, N, m0, M)), view(comptime!(&[1, 0])));
+}
+
+/// A tile's sums along k: whole steps unclamped where the tile is, the rest of k clamped.
+#[device]
+fn along<F: TensorFormat, N: Dim, M: Dim, K: Dim>(
+    x: &Buf<f16>,
+    w: &Tensor,
+    n0: u32,
+    m0: u32,
+    k: u32,
+    #[push] p: GemmPush,
+    #[comptime] clamp: ClampMode,
+    #[comptime] shape: Cm2Shape,
+) -> Tile<f32, Acc, Wg, M, N> {
+    let step = comptime!(shape.tile[2]);
+    let turn = comptime!(shape.tile[2] * shape.unroll);
+    let whole = k / turn * turn;
+    let mut acc = Tile::<f32, Acc, Wg, M, N>::zero();
+    for k0 in (0..whole).step_by(turn) {
+        for i in comptime!(0..shape.unroll) {
+            acc = onto::<F, N, M, K>(acc, &x, &w, n0, m0, k0 + comptime!(i * step), k, p, comptime!(clamp), comptime!(shape));
         }
     }
-    store_view(acc, y, y_layout.slice((n0, N, m0, M)), turned);
-}
-
-/// Q8_0 as a file has it.
-#[derive(Block)]
-pub struct Q8Block {
-    d: f16,
-    qs: [i8; 32],
-}
-
-/// [`Q8Block`]'s decoding.
-pub struct Q8File;
-
-#[device]
-impl QuantFormat for Q8File {
-    type Block = Q8Block;
-    const BLK: u32 = 32;
-    fn decode<R: Rail>(b: &BlockRef<Q8Block, R>, at: u32) -> f32 {
-        (b.d as f32) * (b.qs[at] as f32)
+    for k0 in (whole..k).step_by(step) {
+        acc = onto::<F, N, M, K>(acc, &x, &w, n0, m0, k0, k, p, comptime!(ClampMode::Constant), comptime!(shape));
     }
+    acc
 }
 
-/// Q4_K as a file has it.
-#[derive(Block)]
-pub struct Q4KBlock {
-    d: f16,
-    dmin: f16,
-    scales: [u32; 3],
-    qs: [u32; 32],
-}
-
-/// [`Q4KBlock`]'s decoding.
-pub struct Q4KFile;
-
+/// The product of the slices from column `k0` on, onto `acc`.
 #[device]
-impl QuantFormat for Q4KFile {
-    type Block = Q4KBlock;
-    const BLK: u32 = 256;
-    fn decode<R: Rail>(b: &BlockRef<Q4KBlock, R>, at: u32) -> f32 {
-        let group = at >> 5;
-        let word = b.qs[(at >> 6) * 8 + ((at & 31) >> 2)];
-        let q = (word >> ((at & 3) * 8 + (group & 1) * 4)) & 15;
-        let scale = (b.d as f32) * (six_bits(b.scales[0], b.scales[2], group, comptime!(0)) as f32);
-        let least = (b.dmin as f32) * (six_bits(b.scales[1], b.scales[2], group, comptime!(4)) as f32);
-        scale * (q as f32) - least
-    }
-}
-
-/// A group's scale or minimum: six bits of `low`, or four bits of `high` from `nibble` and two of `low`.
-#[device]
-fn six_bits(low: u32, high: u32, group: u32, #[comptime] nibble: u32) -> u32 {
-    let shift = (group & 3) * 8;
-    let four = (high >> (shift + nibble)) & 15;
-    let two = ((low >> shift) >> 6) & 3;
-    select(group < 4, (low >> shift) & 63, four | (two << 4))
+fn onto<F: TensorFormat, N: Dim, M: Dim, K: Dim>(
+    acc: Tile<f32, Acc, Wg, M, N>,
+    x: &Buf<f16>,
+    w: &Tensor,
+    n0: u32,
+    m0: u32,
+    k0: u32,
+    k: u32,
+    #[push] p: GemmPush,
+    #[comptime] clamp: ClampMode,
+    #[comptime] shape: Cm2Shape,
+) -> Tile<f32, Acc, Wg, M, N> {
+    let (n, m, step) = (comptime!(shape.tile[0]), comptime!(shape.tile[1]), comptime!(shape.tile[2]));
+    let w_rows = rows::<F>(p.m, k, comptime!(clamp)).slice((m0, m, k0, step));
+    let x_layout = layout((p.n, k), comptime!(clamp)).slice((n0, n, k0, step));
+    let left = Tile::<f16, MatA, Wg, M, K>::load_decoded(w, w_rows, comptime!(shape.four));
+    let right = Tile::<f16, MatB, Wg, K, N>::load_view(x, x_layout, view(comptime!(&[1, 0])));
+    mul_add(left, right, acc)
 }
 
 /// A large card's tile, and one that a quick test runs whole.
 const SHAPES: [Cm2Shape; 2] = [
-    Cm2Shape { tile: [128, 128, 64], invocations: 256, four: false },
-    Cm2Shape { tile: [32, 64, 64], invocations: 128, four: false },
+    Cm2Shape { tile: [128, 128, 64], invocations: 256, unroll: 4, four: false },
+    Cm2Shape { tile: [32, 64, 32], invocations: 128, unroll: 2, four: false },
 ];
 
 /// The variants.
 pub fn variants() -> Vec<Variant> {
-    SHAPES.iter().flat_map(|&s| [variant::<Q8File, Q8_0>(s), variant::<Q4KFile, Q4K>(s)]).collect()
+    SHAPES.iter().flat_map(|&s| [variant::<Q8_0>(s), variant::<Q4K>(s)]).collect()
 }
 
-fn variant<F: QuantFormat, H: Format>(shape: Cm2Shape) -> Variant {
-    Variant::new("gemm", GemmCm2::<F>::new(shape), move || cases::<F, H>(shape))
+fn variant<F: Format>(shape: Cm2Shape) -> Variant {
+    Variant::new("gemm", GemmCm2::<F>::new(shape), move || cases::<F>(shape))
 }
 
 /// One tile and several, edges along every axis.
-fn cases<F: QuantFormat, H: Format>(shape: Cm2Shape) -> Vec<Case> {
+fn cases<F: Format>(shape: Cm2Shape) -> Vec<Case> {
     let [n, m, k] = shape.tile;
-    let block = F::BLK.next_multiple_of(k);
-    [(n, m, block), (n + 3, m + 5, block), (1, 7, F::BLK)].map(|size| case::<F, H>(shape, size)).into()
+    let block = F::BLK.max(F::UNIT);
+    let (whole, odd) = (block.next_multiple_of(k * shape.unroll), block * (k / block + 1));
+    [(n, m, whole), (n + 3, m + 5, whole + odd), (1, 7, block)].map(|size| case::<F>(shape, size)).into()
 }
 
-fn case<F: QuantFormat, H: Format>(shape: Cm2Shape, (n, m, k): (u32, u32, u32)) -> Case {
+fn case<F: Format>(shape: Cm2Shape, (n, m, k): (u32, u32, u32)) -> Case {
     let mut random = Random::new(u64::from(n) << 40 | u64::from(m) << 20 | u64::from(k));
     let (x, x_bytes) = halves(&mut random, n * k);
-    let (blocks, w) = crate::conformance::random_blocks::<H>(&mut random, (m * k) as usize);
-    let w: Vec<f32> = w.into_iter().map(|w| f16::from_f32(w).to_f32()).collect();
+    let (blocks, w) = blocks::<F>(&mut random, (m * k) as usize);
     // Sums that are cut off rather than rounded err twice as much.
-    let expected = reference::product(&w, &x, k as usize, 2 * k);
+    let expected = reference::product_of_halves(&w, &x, k as usize, 2 * k);
+    let planes = pack::<F>(&blocks);
     Case {
         name: format!("n = {n}, m = {m}, k = {k}"),
-        buffers: vec![Buffer::Input(x_bytes), Buffer::Input(blocks), Buffer::Output(4 * (n * m) as usize)],
+        buffers: vec![Buffer::Input(x_bytes), Buffer::Input(planes), Buffer::Output(4 * (n * m) as usize)],
         expected: vec![expected.at(2)],
         bind: Box::new(move |r| {
             let (x, w, y) = (r[0].into(), r[1].into(), r[2].into());
             GemmCm2::<F>::new(shape).bind(&GemmCm2Args { x, w, y, p: GemmPush { n, m, k } })
         }),
     }
+}
+
+/// Random blocks whose values f16 holds.
+fn blocks<F: Format>(random: &mut Random, n: usize) -> (Vec<u8>, Vec<f32>) {
+    const LARGEST: f32 = 256.0;
+    let (n_elems, n_bytes) = (F::GEOMETRY.elements() as usize, F::GEOMETRY.bytes() as usize);
+    let (mut blocks, mut values) = (Vec::new(), Vec::new());
+    while values.len() < n {
+        let (some, decoded) = random_blocks::<F>(random, n - values.len());
+        for (block, decoded) in some.chunks_exact(n_bytes).zip(decoded.chunks_exact(n_elems)) {
+            if decoded.iter().all(|v| f32::abs(*v) <= LARGEST) {
+                blocks.extend_from_slice(block);
+                values.extend_from_slice(decoded);
+            }
+        }
+    }
+    (blocks, values)
 }

@@ -28,6 +28,7 @@ impl Builder {
 
     /// Appends a branch.
     pub fn branch(&mut self, cond: ValueId, then: Region, otherwise: Region, at: Location) {
+        let cond = self.brought_in(cond);
         self.check_operands(&[Operand::Value(cond)], at);
         let terminated = then.terminated() && otherwise.terminated();
         self.node(Node::If { cond, then, otherwise, at }, at);

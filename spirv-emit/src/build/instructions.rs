@@ -15,6 +15,7 @@ impl Builder {
     /// Appends an instruction that has a result of type `ty`, or gives the constant it folds to.
     pub fn inst(&mut self, op: Op, ty: TypeId, operands: Vec<Operand>, at: Location) -> ValueId {
         debug_assert_eq!(op.result(), OpResult::Typed);
+        let operands = self.all_brought_in(operands);
         self.check_operands(&operands, at);
         match fold(&self.module, op, ty, &operands) {
             Folded::Const(constant) => return self.constant(constant),
@@ -34,8 +35,17 @@ impl Builder {
     /// Appends an instruction without a result.
     pub fn effect(&mut self, op: Op, operands: Vec<Operand>, at: Location) {
         debug_assert_eq!(op.result(), OpResult::None);
+        let operands = self.all_brought_in(operands);
         self.check_operands(&operands, at);
         self.node(Node::Inst(Inst { op, result: None, operands, no_contraction: false, at }), at);
+    }
+
+    fn all_brought_in(&mut self, operands: Vec<Operand>) -> Vec<Operand> {
+        let each = |operand| match operand {
+            Operand::Value(value) => Operand::Value(self.brought_in(value)),
+            other => other,
+        };
+        operands.into_iter().map(each).collect()
     }
 
     /// Appends a line to print; see [`Node::Print`].

@@ -9,7 +9,7 @@ use super::{
     Report,
     facts::{Facts, Shape},
 };
-use crate::ir::{Callee, Inst, MatrixType, Operand, Type, TypeId, ValueId};
+use crate::ir::{Callee, Inst, MatrixType, Operand, Type, ValueId};
 
 const LAYOUT_OPS: [Op; 6] = [
     CreateTensorLayoutNV,
@@ -106,7 +106,7 @@ fn access_fits(facts: &Facts<'_>, inst: &Inst) -> Option<bool> {
         if mask & bit != 0 {
             let Some(Operand::Callee(callee)) = rest.next() else { return None };
             let shape = Shape { dtype: m.elem.dtype()?, lanes };
-            if !loads || !decodes(facts, &facts.module.callees[*callee], (rank, elem), shape) {
+            if !loads || !decodes(facts, &facts.module.callees[*callee], rank, shape) {
                 return None;
             }
         }
@@ -128,8 +128,9 @@ fn access_fits(facts: &Facts<'_>, inst: &Inst) -> Option<bool> {
     )
 }
 
-/// A decoding function: the block by its address, its coordinates, those within it.
-fn decodes(facts: &Facts<'_>, callee: &Callee, (rank, block): (u32, TypeId), gives: Shape) -> bool {
+/// A decoding function: the block by its address, its coordinates, those within it. Blocks lie in the array's memory
+/// one after another, whatever its elements are.
+fn decodes(facts: &Facts<'_>, callee: &Callee, rank: u32, gives: Shape) -> bool {
     let types: Vec<&Type> =
         callee.params.iter().map(|&p| facts.module.ty(facts.module.value(p).ty)).collect();
     let coordinates = |ty: &Type| match ty {
@@ -140,7 +141,7 @@ fn decodes(facts: &Facts<'_>, callee: &Callee, (rank, block): (u32, TypeId), giv
         Type::Pointer { class: StorageClass::PhysicalStorageBuffer, pointee } => {
             match facts.module.ty(*pointee) {
                 Type::Struct { members, block: true, .. } => {
-                    members.len() == 1 && members[0].ty == block && members[0].offset == Some(0)
+                    members.len() == 1 && members[0].offset == Some(0)
                 }
                 _ => false,
             }

@@ -1,0 +1,110 @@
+//! Products on cooperative matrices, each beside the same kernel reading its blocks one word too far.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::HashSet;
+
+use kiln_abi::{Device, StagedKernel, launch::check_device};
+use kiln_conformance::run_those;
+use kiln_kernels::{Registry, Variant, conformance::check};
+use kiln_runtime::{CacheDir, Gpu, RuntimeOptions};
+use kiln_spirv_interp::{InterpOptions, Interpreter};
+
+/// Where the elements of a matrix are held follows from these.
+const SEEDS: std::ops::Range<u64> = 0..3;
+
+fn products(registry: &Registry) -> Vec<&Variant> {
+    registry.variants().filter(|v| v.role == "gemm" || v.name.starts_with("attention_tile")).collect()
+}
+
+#[test]
+fn they_equal_their_references_wherever_elements_are_held() {
+    let registry = Registry::builtin();
+    for seed in SEEDS {
+        let options = InterpOptions { subgroup_size: 32, seed, ..Default::default() };
+        let interpreter = Interpreter::new(options);
+        let those = products(&registry).into_iter().filter(|v| v.stage().unwrap().layout.subgroup_size != Some(8));
+        let summary = run_those(those, &interpreter, false);
+        println!("interpreter, seed {seed}: {summary}");
+        assert!(summary.failures.is_empty() && summary.refused.is_empty(), "{summary}");
+        if seed == 0 {
+            every_shift_is_caught(&registry, &interpreter);
+        }
+    }
+}
+
+#[test]
+fn they_equal_their_references_on_the_device() {
+    if std::env::var_os("KILN_NO_VULKAN").is_some() {
+        println!("NOT RUN: KILN_NO_VULKAN is set, no kernel was launched through Vulkan");
+        return;
+    }
+    let device = std::env::var("KILN_DEVICE").ok();
+    let options = RuntimeOptions { device, validation: true, cache: CacheDir::Off, ..Default::default() };
+    let (gpu, registry) = (Gpu::open(&options).unwrap(), Registry::builtin());
+    let summary = run_those(products(&registry).into_iter(), &gpu, false);
+    println!("{} ({}): {summary}", gpu.caps().name, gpu.caps().driver);
+    every_shift_is_caught(&registry, &gpu);
+    assert!(summary.failures.is_empty(), "{summary}");
+    let messages = gpu.validation_messages();
+    assert!(messages.is_empty(), "the validation layer says:\n{}", messages.join("\n"));
+}
+
+/// Every kernel whose loads decode, on a device that takes it, fails once the callback's pointer is shifted.
+fn every_shift_is_caught(registry: &Registry, device: &dyn Device) {
+    let mut caught = 0;
+    for variant in products(registry) {
+        let kernel = variant.stage().unwrap();
+        let Some(words) = shifted(&kernel.words) else { continue };
+        if check_device(device, &kernel).is_err() {
+            continue;
+        }
+        let wrong = StagedKernel { words, ..kernel };
+        for case in variant.cases() {
+            let verdict = check(device, &wrong, &case);
+            assert!(verdict.is_err(), "{}, {}: the shift was not seen", variant.name, case.name);
+            caught += 1;
+        }
+    }
+    println!("{caught} launches with a shifted pointer, each caught");
+}
+
+/// The module with every word that a decoding function reads behind its pointer taken from the next one; `None` where
+/// nothing decodes.
+fn shifted(words: &[u32]) -> Option<Vec<u32>> {
+    const HEADER: usize = 5;
+    const TYPE_INT: u32 = 21;
+    const TYPE_POINTER: u32 = 32;
+    const CONSTANT: u32 = 43;
+    const PARAMETER: u32 = 55;
+    const ACCESS_CHAIN: u32 = 65;
+    const I_ADD: u32 = 128;
+    const PHYSICAL_STORAGE_BUFFER: u32 = 5349;
+    let (mut out, mut at) = (words[..HEADER].to_vec(), HEADER);
+    let (mut pointers, mut u32_, mut one) = (HashSet::new(), None, None);
+    let mut shifts = 0;
+    while at < words.len() {
+        let inst = &words[at..at + (words[at] >> 16) as usize];
+        match *inst {
+            [op, id, 32, 0] if op & 0xffff == TYPE_INT => u32_ = Some(id),
+            [op, ty, id, 1] if op & 0xffff == CONSTANT && Some(ty) == u32_ => one = Some(id),
+            [op, id, PHYSICAL_STORAGE_BUFFER, _] if op & 0xffff == TYPE_POINTER => _ = pointers.insert(id),
+            [op, ty, id] if op & 0xffff == PARAMETER && pointers.contains(&ty) => _ = pointers.insert(id),
+            _ => {}
+        }
+        out.extend_from_slice(inst);
+        if let [op, _, _, base, _, index] = *inst
+            && op & 0xffff == ACCESS_CHAIN
+            && pointers.contains(&base)
+        {
+            let sum = out[3];
+            out[3] += 1;
+            let chain = out.len() - inst.len();
+            out[chain + 5] = sum;
+            out.splice(chain..chain, [5 << 16 | I_ADD, u32_?, sum, index, one?]);
+            shifts += 1;
+        }
+        at += inst.len();
+    }
+    (shifts > 0).then_some(out)
+}
