@@ -74,7 +74,12 @@ pub fn layout<N: Numbers>(dimensions: N, clamp: ClampMode) -> Layout {
 }
 
 /// A block's elements come before the dimensions: strides follow from both.
-fn layout_of(dimensions: Vec<ValueId>, block: Option<Vec<ValueId>>, clamp: ClampMode, at: Location) -> Layout {
+fn layout_of(
+    dimensions: Vec<ValueId>,
+    block: Option<Vec<ValueId>>,
+    clamp: ClampMode,
+    at: Location,
+) -> Layout {
     let rank = u32::try_from(dimensions.len()).unwrap_or(u32::MAX);
     let id = with(|s| {
         let ty = s.b.ty(Type::TensorLayout { rank, clamp });

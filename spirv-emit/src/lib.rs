@@ -18,6 +18,7 @@ pub mod ir;
 pub mod layout;
 pub mod lower;
 pub mod matrix;
+pub mod strip;
 pub mod verify;
 pub mod words;
 

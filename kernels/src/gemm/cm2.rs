@@ -60,12 +60,32 @@ pub fn gemm_cm2<F: TensorFormat>(
     let n0 = workgroup_id_y() * N;
     let m0 = workgroup_id_x() * M;
     let k = p.k;
-    let w = comptime!(Tensor::new::<F>(w, kiln_dsl::ops::div(kiln_dsl::ops::mul(p.m, k), F::UNIT.read())).stage());
+    let w = comptime!(
+        Tensor::new::<F>(w, kiln_dsl::ops::div(kiln_dsl::ops::mul(p.m, k), F::UNIT.read())).stage()
+    );
     let mut acc = Tile::<f32, Acc, Wg, M, N>::zero();
     if n0 + N <= p.n && m0 + M <= p.m {
-        acc = along::<F, N, M, K>(&x, comptime!(&w), n0, m0, k, p, comptime!(ClampMode::Undefined), comptime!(shape));
+        acc = along::<F, N, M, K>(
+            &x,
+            comptime!(&w),
+            n0,
+            m0,
+            k,
+            p,
+            comptime!(ClampMode::Undefined),
+            comptime!(shape),
+        );
     } else {
-        acc = along::<F, N, M, K>(&x, comptime!(&w), n0, m0, k, p, comptime!(ClampMode::Constant), comptime!(shape));
+        acc = along::<F, N, M, K>(
+            &x,
+            comptime!(&w),
+            n0,
+            m0,
+            k,
+            p,
+            comptime!(ClampMode::Constant),
+            comptime!(shape),
+        );
     }
     let y_layout = layout((p.n, p.m), comptime!(ClampMode::Constant));
     store_view(acc, y, y_layout.slice((n0, N, m0, M)), view(comptime!(&[1, 0])));
@@ -89,11 +109,33 @@ fn along<F: TensorFormat, N: Dim, M: Dim, K: Dim>(
     let mut acc = Tile::<f32, Acc, Wg, M, N>::zero();
     for k0 in (0..whole).step_by(turn) {
         for i in comptime!(0..shape.unroll) {
-            acc = onto::<F, N, M, K>(acc, &x, &w, n0, m0, k0 + comptime!(i * step), k, p, comptime!(clamp), comptime!(shape));
+            acc = onto::<F, N, M, K>(
+                acc,
+                &x,
+                &w,
+                n0,
+                m0,
+                k0 + comptime!(i * step),
+                k,
+                p,
+                comptime!(clamp),
+                comptime!(shape),
+            );
         }
     }
     for k0 in (whole..k).step_by(step) {
-        acc = onto::<F, N, M, K>(acc, &x, &w, n0, m0, k0, k, p, comptime!(ClampMode::Constant), comptime!(shape));
+        acc = onto::<F, N, M, K>(
+            acc,
+            &x,
+            &w,
+            n0,
+            m0,
+            k0,
+            k,
+            p,
+            comptime!(ClampMode::Constant),
+            comptime!(shape),
+        );
     }
     acc
 }
@@ -120,10 +162,11 @@ fn onto<F: TensorFormat, N: Dim, M: Dim, K: Dim>(
     mul_add(left, right, acc)
 }
 
-/// A large card's tile, and one that a quick test runs whole.
-const SHAPES: [Cm2Shape; 2] = [
+/// A large card's tile, and one that a quick test runs whole, with and without a function that decodes four.
+const SHAPES: [Cm2Shape; 3] = [
     Cm2Shape { tile: [128, 128, 64], invocations: 256, unroll: 4, four: false },
     Cm2Shape { tile: [32, 64, 32], invocations: 128, unroll: 2, four: false },
+    Cm2Shape { tile: [32, 64, 32], invocations: 128, unroll: 2, four: true },
 ];
 
 /// The variants.

@@ -74,7 +74,8 @@ impl Builder {
         {
             return known;
         }
-        let Some(inst) = self.of_the_kernel(value).filter(|inst| self.can_be_made_again(inst)).cloned() else {
+        let Some(inst) = self.of_the_kernel(value).filter(|inst| self.can_be_made_again(inst)).cloned()
+        else {
             return value;
         };
         let made = self.inst(inst.op, self.type_of(value), inst.operands, inst.at);
@@ -110,7 +111,9 @@ impl Builder {
                 let values = || (0..inst.operands.len()).filter_map(|i| inst.value(i));
                 !inst.result.is_some_and(shared) && !values().any(shared) && values().all(has)
             }
-            Effect::Load if inst.op == Op::Load => inst.value(0).is_some_and(|pointer| self.is_fixed(pointer)),
+            Effect::Load if inst.op == Op::Load => {
+                inst.value(0).is_some_and(|pointer| self.is_fixed(pointer))
+            }
             _ => false,
         }
     }

@@ -108,7 +108,8 @@ pub(super) fn ids(module: &Module, report: &mut Report<'_>) {
 pub(super) fn ops(module: &Module, report: &mut Report<'_>) {
     for_each_inst(module, &mut |inst| {
         // Blocks give values through variables here: nothing merges by a phi.
-        if inst.op == Op::Phi || matches!(inst.op.effect(), Effect::Declare | Effect::Control | Effect::Call) {
+        if inst.op == Op::Phi || matches!(inst.op.effect(), Effect::Declare | Effect::Control | Effect::Call)
+        {
             let name = inst.op.name();
             report.add(inst.at, format!("expected an instruction of a block; found {name}, which is none"));
         }

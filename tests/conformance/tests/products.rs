@@ -23,7 +23,8 @@ fn they_equal_their_references_wherever_elements_are_held() {
     for seed in SEEDS {
         let options = InterpOptions { subgroup_size: 32, seed, ..Default::default() };
         let interpreter = Interpreter::new(options);
-        let those = products(&registry).into_iter().filter(|v| v.stage().unwrap().layout.subgroup_size != Some(8));
+        let those =
+            products(&registry).into_iter().filter(|v| v.stage().unwrap().layout.subgroup_size != Some(8));
         let summary = run_those(those, &interpreter, false);
         println!("interpreter, seed {seed}: {summary}");
         assert!(summary.failures.is_empty() && summary.refused.is_empty(), "{summary}");

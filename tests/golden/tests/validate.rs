@@ -54,6 +54,7 @@ fn a_module_without_a_needed_capability_is_refused() {
 fn unchecked(capability: Capability, declared: &[Capability]) -> bool {
     let any = |caps: &[Capability]| caps.iter().any(|c| declared.contains(c));
     match capability {
+        Capability::Shader => any(&[Capability::PhysicalStorageBufferAddresses]),
         Capability::GroupNonUniform => declared.iter().any(|c| (62..=66).contains(&c.number())),
         Capability::StorageBuffer16BitAccess => any(&[Capability::Float16, Capability::Int16]),
         Capability::StorageBuffer8BitAccess => any(&[Capability::Int8]),

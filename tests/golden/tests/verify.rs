@@ -120,7 +120,7 @@ const BROKEN: &[Broken] = &[
     ("V071", "float_matrices", |m| constant_operand(m, Op::MatrixTimesScalar, 1, DType::U32, 1)),
     ("V072", "float_matrices", |m| constant_operand(m, Op::CooperativeMatrixLoadKHR, 1, DType::U32, 2)),
     ("V074", "tensor_copy", |m| constant_operand(m, Op::TensorLayoutSliceNV, 1, DType::I32, 0)),
-    ("V075", "tensor_copy", |m| operand(m, Op::CooperativeMatrixStoreTensorNV, 3, Operand::Lit(2))),
+    ("V075", "tensor_copy", |m| constant_operand(m, Op::CooperativeMatrixStoreTensorNV, 2, DType::U32, 0)),
     ("V076", "whole_matrices", |m| operand(m, Op::CooperativeMatrixReduceNV, 1, Operand::Lit(4))),
     ("V077", "whole_matrices", |m| {
         let at = Location::caller();

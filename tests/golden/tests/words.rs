@@ -126,7 +126,12 @@ fn every_instruction_of_the_kernel_has_its_place() {
         assert!(kernel.source.entries.is_sorted_by(|a, b| a.0 < b.0), "{name}");
         let decoded = decode(&kernel.words).unwrap();
         let first = decoded.iter().position(|i| i.op == Op::Label).unwrap();
-        for i in &decoded[first + 1..decoded.len() - 2] {
+        for (before, i) in decoded[first..].iter().zip(&decoded[first + 1..]) {
+            // What only frames a function is nobody's token.
+            let opens = matches!(before.op, Op::Function | Op::FunctionParameter) && i.op == Op::Label;
+            if opens || matches!(i.op, Op::Return | Op::FunctionEnd) {
+                continue;
+            }
             let place = kernel.source.at(u32::try_from(i.at).unwrap());
             let place = place.unwrap_or_else(|| panic!("{name}: {:?} at word {} has no place", i.op, i.at));
             assert!(place.file.contains("fixtures"), "{name}: {:?} is at {place}", i.op);
