@@ -11,8 +11,8 @@ use crate::{
     builtin::{barrier, local_id, workgroup_invocations},
     control::{Hint, end_loop, for_loop},
     place::{
-        At, ByReference, Path, Place, PlaceArray, Rail, ReadOnly, ReadWrite, Slot, Workgroup, check_index,
-        host_length, write,
+        At, ByReference, Path, Place, PlaceArray, Rail, ReadOnly, ReadWrite, Seen, Slot, Workgroup,
+        check_index, host_length, write,
     },
     session::{Stage, with},
     value::{Ex, Num, Read, Scalar, Value, Vec2, Vec3, Vec4},
@@ -293,6 +293,8 @@ fn array_length(base: ValueId, at: Location) -> ValueId {
 pub struct Shared<T> {
     base: ValueId,
     len: u32,
+    /// How the memory's numbers are seen, where they are others.
+    seen: Option<Seen>,
     of: PhantomData<fn() -> T>,
 }
 
@@ -311,7 +313,7 @@ impl<T: Elem> Shared<T> {
             let ty = s.b.ty(Type::Array { elem, len, stride: None });
             s.b.workgroup("shared", ty, at)
         });
-        Shared { base, len, of: PhantomData }
+        Shared { base, len, seen: None, of: PhantomData }
     }
 
     /// The same memory for another purpose: `len` elements of it, at most as many as there are. What was called by the
@@ -319,13 +321,37 @@ impl<T: Elem> Shared<T> {
     #[track_caller]
     pub fn reuse(self, len: impl Read<Out = Ex<u32>>) -> Self {
         let at = Location::caller();
-        let len = host_length(len.read(), at);
+        let len = self.fitting(len.read(), at);
+        barrier();
+        Shared { len, ..self }
+    }
+
+    fn fitting(&self, len: Ex<u32>, at: Location) -> u32 {
+        let len = host_length(len, at);
         if len > self.len {
             let message = format!("the memory has {} elements; {len} do not fit", self.len);
             with(|s| s.b.error("E113", message, at));
         }
+        len
+    }
+}
+
+impl<T: Scalar + Elem> Shared<T> {
+    /// As [`Shared::reuse`], for numbers of another type and the same size. They lie there as the first type's bits, so
+    /// atomics work on memory of their own type alone.
+    #[track_caller]
+    pub fn reuse_as<U: Scalar + Elem>(self, len: impl Read<Out = Ex<u32>>) -> Shared<U> {
+        let at = Location::caller();
+        let len = self.fitting(len.read(), at);
+        let (held, as_if) = (self.seen.map_or(T::DTYPE, |seen| seen.held), U::DTYPE);
+        if held.bytes() != as_if.bytes() {
+            let (old, new) = (held.bytes(), as_if.bytes());
+            let message = format!("memory is reused for elements of its size; found {old} bytes and {new}");
+            with(|s| s.b.error("E115", message, at));
+        }
         barrier();
-        Shared { base: self.base, len, of: PhantomData }
+        let seen = (held.bytes() == as_if.bytes() && held != as_if).then_some(Seen { held, as_if });
+        Shared { base: self.base, len, seen, of: PhantomData }
     }
 }
 
@@ -333,7 +359,7 @@ impl<T: Elem> Shared<T> {
     #[track_caller]
     pub(crate) fn path(&self, index: Ex<u32>) -> Path {
         check_index(index.id, self.len, Location::caller());
-        Path::new(self.base).step(index.id)
+        Path::new(self.base).step(index.id).seen(self.seen)
     }
 }
 

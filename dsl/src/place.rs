@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, ops::Deref};
 
-use kiln_abi::Location;
+use kiln_abi::{DType, Location, spirv::Op};
 use kiln_spirv_emit::ir::{Const, Type, ValueId};
 
 use crate::{
@@ -46,11 +46,20 @@ pub struct Path {
     base: ValueId,
     steps: [ValueId; MAX_STEPS],
     n: usize,
+    /// The number that memory holds and the one it is seen as, where these differ.
+    seen: Option<Seen>,
+}
+
+/// Two numbers of one size, of which one has the other's bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) held: DType,
+    pub(crate) as_if: DType,
 }
 
 impl Path {
     pub(crate) fn new(base: ValueId) -> Self {
-        Path { base, steps: [base; MAX_STEPS], n: 0 }
+        Path { base, steps: [base; MAX_STEPS], n: 0, seen: None }
     }
 
     pub(crate) fn step(mut self, index: ValueId) -> Self {
@@ -59,6 +68,10 @@ impl Path {
             self.n += 1;
         }
         self
+    }
+
+    pub(crate) fn seen(self, seen: Option<Seen>) -> Self {
+        Path { seen, ..self }
     }
 
     /// The member `index` of a struct.
@@ -75,22 +88,35 @@ impl Path {
 
     /// Takes all steps now, so that later uses share one pointer.
     pub(crate) fn pin(&self, at: Location) -> Self {
-        Path::new(with(|s| self.pointer(s, at)))
+        Path::new(with(|s| self.pointer(s, at))).seen(self.seen)
     }
 
     pub(crate) fn load(&self, at: Location) -> ValueId {
         with(|s| {
             let pointer = self.pointer(s, at);
-            s.b.load(pointer, at)
+            let held = s.b.load(pointer, at);
+            match self.seen {
+                Some(seen) => bits_as(s, held, seen.as_if, at),
+                None => held,
+            }
         })
     }
 
     pub(crate) fn store(&self, value: ValueId, at: Location) {
         with(|s| {
+            let value = match self.seen {
+                Some(seen) => bits_as(s, value, seen.held, at),
+                None => value,
+            };
             let pointer = self.pointer(s, at);
             s.b.store(pointer, value, at);
         });
     }
+}
+
+fn bits_as(s: &mut Stage, value: ValueId, dtype: DType, at: Location) -> ValueId {
+    let ty = s.b.scalar(dtype);
+    s.op(Op::Bitcast, ty, &[value], at)
 }
 
 /// What a place can hold.
@@ -401,8 +427,7 @@ macro_rules! vector_places {
 }
 vector_places! { Vec2 2 Vec3 3 Vec4 4 }
 
-fn component(vector: ValueId, index: ValueId, dtype: kiln_abi::DType, at: Location) -> ValueId {
-    use kiln_abi::spirv::Op;
+fn component(vector: ValueId, index: ValueId, dtype: DType, at: Location) -> ValueId {
     use kiln_spirv_emit::ir::Operand;
     with(|s| {
         let ty = s.b.scalar(dtype);

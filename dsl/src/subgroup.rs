@@ -111,7 +111,7 @@ fn masks(lanes: Ex<u32>, at: Location) -> impl Iterator<Item = u32> {
         let widest = s.b.subgroup_size().unwrap_or(MAX_SUBGROUP);
         if !n.is_power_of_two() || n > widest {
             let message = format!("a cluster is a power of two of lanes, at most {widest} here; found {n}");
-            s.b.error("E112", message, at);
+            s.b.error("E114", message, at);
         }
     });
     (0..u32::BITS).map(|bit| 1 << bit).take_while(move |&mask| mask < n.min(MAX_SUBGROUP))

@@ -9,6 +9,7 @@ pub(super) const CASES: &[Row] = &[
     ("reduce-scatter by shuffle_xor", reduce_scattered),
     ("folds over clusters", clusters_folded),
     ("workgroup memory in two phases", memory_reused),
+    ("workgroup memory of one type, then of another", memory_retyped),
     ("a table staged into workgroup memory", table_staged),
 ];
 
@@ -87,6 +88,44 @@ fn memory_reused(device: &dyn Device) -> Result<(), String> {
     let expected: Vec<u32> = reversed.iter().copied().chain(sums).collect();
     let args = |r: &[kiln_abi::BufferRange]| TwoPhasesArgs { x: r[0].into(), y: r[1].into() };
     same(&words_of(device, &TwoPhases, &[&x, &[0; 132]], args)?, &expected)
+}
+
+/// One array holds counts, then floats, then signed numbers.
+#[kernel(local_size = 64, grid = 2)]
+fn three_types(x: &Buf<u32>, y: &BufMut<u32>) {
+    let t = local_id();
+    let counts = Shared::<u32>::new(64);
+    counts[t] = x[global_id_x()];
+    barrier();
+    let mine = counts[63 - t];
+    let floats = counts.reuse_as::<f32>(64);
+    floats[t] = mine as f32 * 0.5;
+    floats[t] += 0.25;
+    barrier();
+    let other = floats[t ^ 1];
+    let signed = floats.reuse_as::<i32>(32);
+    if t < 32 {
+        signed[t] = 7 - t as i32;
+    }
+    barrier();
+    y[global_id_x()] = bitcast::<u32, _>(other) + signed[t / 2] as u32;
+}
+
+fn memory_retyped(device: &dyn Device) -> Result<(), String> {
+    let bytes = ThreeTypes.stage().map_err(text)?.layout.workgroup_bytes;
+    if bytes != 256 {
+        return Err(format!("expected 256 bytes of workgroup memory; found {bytes}"));
+    }
+    let x: Vec<u32> = (0..128).map(|i| i * 31 + 3).collect();
+    let expected: Vec<u32> = (0..128usize)
+        .map(|i| {
+            let (first, t) = (i & 64, i & 63);
+            let other = x[first + 63 - (t ^ 1)] as f32 * 0.5 + 0.25;
+            other.to_bits().wrapping_add((7 - t as i32 / 2) as u32)
+        })
+        .collect();
+    let args = |r: &[kiln_abi::BufferRange]| ThreeTypesArgs { x: r[0].into(), y: r[1].into() };
+    same(&words_of(device, &ThreeTypes, &[&x, &[0; 128]], args)?, &expected)
 }
 
 /// y[i] = table[x[i]], the table read once per workgroup.

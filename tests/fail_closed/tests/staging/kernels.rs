@@ -65,8 +65,8 @@ mod bad {
     #[kernel(local_size = 32, grid = 1, subgroup = 8)]
     pub fn clusters(y: &BufMut<u32>) {
         let n = y[0];
-        y[1] = subgroup::cluster_add(n, 6); //~ E112 subgroup
-        y[2] = subgroup::cluster_max(n, 16); //~ E112 subgroup
+        y[1] = subgroup::cluster_add(n, 6); //~ E114 subgroup
+        y[2] = subgroup::cluster_max(n, 16); //~ E114 subgroup
         y[3] = subgroup::cluster_min(n, n); //~ E103 subgroup
     }
 
@@ -113,6 +113,8 @@ mod bad {
         a[local_id()] = 1;
         let b = a.reuse(9); //~ E113 reuse
         b[local_id()] = 2;
+        let c = b.reuse_as::<f16>(8); //~ E115 reuse_as
+        c[local_id()] = 2.0;
         y[0] = 1;
     }
 
@@ -388,6 +390,8 @@ mod good {
         a[local_id()] = 1;
         let b = a.reuse(9);
         b[local_id()] = 2;
+        let c = b.reuse_as::<f32>(8);
+        c[local_id()] = 2.0;
         y[0] = 1;
     }
 
