@@ -10,10 +10,13 @@ use crate::{
     features::Features,
     info::{ApiVersion, Cooperative, CooperativeShape, DeviceInfo, Heap},
     instance::Instance,
+    matrix::BFLOAT16,
     room::{Room, system_bytes},
 };
 
 const NV2: &CStr = c"VK_NV_cooperative_matrix2";
+/// Extensions younger than validation layers in use, with the version of Vulkan that they came with.
+const YOUNG: [(&CStr, ApiVersion); 1] = [(BFLOAT16, ApiVersion { major: 1, minor: 4, patch: 311 })];
 
 /// A physical device with everything that opening it needs.
 pub(crate) struct Probe {
@@ -34,7 +37,8 @@ fn probe(instance: &Instance, physical: vk::PhysicalDevice, index: usize) -> Pro
     // SAFETY: the device is this instance's, here and in the calls below.
     let base = unsafe { instance.raw.get_physical_device_properties(physical) };
     let modern = base.api_version >= vk::API_VERSION_1_3;
-    let extensions = extensions(instance, physical);
+    let mut extensions = extensions(instance, physical);
+    let left_off = instance.layer.map_or_else(Vec::new, |layer| leave_off(&mut extensions, layer));
     let has = |name: &CStr| extensions.contains(name);
     let (features, details) = if modern {
         (Features::query(instance, physical, &has), Details::query(instance, physical, &base))
@@ -80,9 +84,23 @@ fn probe(instance: &Instance, physical: vk::PhysicalDevice, index: usize) -> Pro
             },
             nv2: modern && has(NV2),
         },
+        left_off,
         unusable: reasons(base.api_version, &features, queue.is_some()),
     };
     Probe { physical, features, queue_family: queue.map(|(family, _)| family), memory_budget, info }
+}
+
+/// Takes out what a validation layer is too old to know, which it would call an error wherever it is used.
+fn leave_off(extensions: &mut BTreeSet<std::ffi::CString>, layer: ApiVersion) -> Vec<String> {
+    let older = |since: ApiVersion| layer < since;
+    let unknown = YOUNG.into_iter().filter(|(name, since)| older(*since) && extensions.remove(*name));
+    let say = |(name, since): (&CStr, ApiVersion)| {
+        let name = name.to_string_lossy();
+        format!(
+            "{name} stays off: the validation layer knows Vulkan {layer}, the extension came with {since}"
+        )
+    };
+    unknown.map(say).collect()
 }
 
 /// Everything a device lacks that Kiln cannot do without.
@@ -267,8 +285,12 @@ fn text(name: Option<&CStr>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::reasons;
-    use crate::{features::Features, matrix::MatrixFeatures};
+    use super::{leave_off, reasons};
+    use crate::{
+        ApiVersion,
+        features::Features,
+        matrix::{BFLOAT16, MatrixFeatures},
+    };
     use ash::vk;
 
     const WHOLE: Features = Features {
@@ -290,6 +312,20 @@ mod tests {
         buffer_device_address: false,
         matrix: MatrixFeatures::NONE,
     };
+
+    #[test]
+    fn what_an_old_validation_layer_does_not_know_stays_off_and_is_said() {
+        let device = || std::collections::BTreeSet::from([BFLOAT16.to_owned(), c"VK_other".to_owned()]);
+        let layer = |patch| ApiVersion { major: 1, minor: 4, patch };
+        let mut extensions = device();
+        let said = leave_off(&mut extensions, layer(309));
+        assert_eq!(said.len(), 1);
+        assert!(said[0].contains("1.4.309") && said[0].contains("VK_KHR_shader_bfloat16"), "{said:?}");
+        assert!(!extensions.contains(BFLOAT16) && extensions.len() == 1);
+        let mut extensions = device();
+        assert_eq!(leave_off(&mut extensions, layer(311)), [""; 0]);
+        assert_eq!(extensions, device());
+    }
 
     #[test]
     fn a_device_is_usable_or_says_everything_it_lacks() {

@@ -98,6 +98,7 @@ mod tests {
             max_subgroups: 1,
             dot4_accelerated: false,
             cooperative: Cooperative::default(),
+            left_off: Vec::new(),
             unusable: unusable.iter().map(|r| r.to_string()).collect(),
         }
     }

@@ -98,6 +98,8 @@ pub struct DeviceInfo {
     pub dot4_accelerated: bool,
     /// Cooperative-matrix extensions.
     pub cooperative: Cooperative,
+    /// What the device has and Kiln leaves off for the sake of the validation layer, a sentence each.
+    pub left_off: Vec<String>,
     /// Why Kiln cannot use the device; empty when it can.
     pub unusable: Vec<String>,
 }

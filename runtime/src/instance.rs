@@ -10,6 +10,7 @@ use ash::{Entry, ext::debug_utils, vk};
 use crate::{
     RuntimeError,
     handle::failed,
+    info::ApiVersion,
     sync::{lifecycle, lock},
 };
 
@@ -34,6 +35,8 @@ pub(crate) struct Instance {
     pub(crate) raw: ash::Instance,
     debug: Option<(debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
     pub(crate) log: ValidationLog,
+    /// The version of Vulkan that the validation layer was made for, where it is on.
+    pub(crate) layer: Option<ApiVersion>,
     pub(crate) entry: Entry,
 }
 
@@ -61,13 +64,14 @@ impl Instance {
             .map_err(|e| failed("vkEnumerateInstanceVersion", "the loader", e))?
             .unwrap_or(vk::API_VERSION_1_0);
         if version < vk::API_VERSION_1_3 {
-            let found = crate::info::ApiVersion::from_raw(version).to_string();
+            let found = ApiVersion::from_raw(version).to_string();
             return Err(RuntimeError::OldLoader { found });
         }
         let log = ValidationLog::default();
         let (raw, debug) =
             if validation { create_validated(&entry, &log)? } else { (create(&entry, &app_info())?, None) };
-        Ok(Self { raw, debug, log, entry })
+        let layer = validation.then(|| layer_version(&entry)).flatten();
+        Ok(Self { raw, debug, log, layer, entry })
     }
 
     pub(crate) fn physical_devices(&self) -> Result<Vec<vk::PhysicalDevice>, RuntimeError> {
@@ -109,6 +113,13 @@ fn load(path: Option<&OsStr>) -> Result<Entry, RuntimeError> {
         }
     };
     loaded.map_err(|e| RuntimeError::NoLoader { reason: e.to_string() })
+}
+
+fn layer_version(entry: &Entry) -> Option<ApiVersion> {
+    // SAFETY: the loader is in memory.
+    let layers = unsafe { entry.enumerate_instance_layer_properties() }.unwrap_or_default();
+    let layer = layers.iter().find(|layer| layer.layer_name_as_c_str() == Ok(LAYER));
+    layer.map(|layer| ApiVersion::from_raw(layer.spec_version))
 }
 
 fn app_info() -> vk::InstanceCreateInfo<'static> {

@@ -14,7 +14,7 @@ use kiln_abi::{
 use crate::instance::Instance;
 
 const NV2: &CStr = c"VK_NV_cooperative_matrix2";
-const BFLOAT16: &CStr = c"VK_KHR_shader_bfloat16";
+pub(crate) const BFLOAT16: &CStr = c"VK_KHR_shader_bfloat16";
 
 /// The features of cooperative matrices, as a device reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,31 +9,18 @@ use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
 fn kernels_equal_their_references_at_every_subgroup_size() {
     let (registry, extent) = (Registry::builtin(), Extent::of_environment());
     let chosen = extent.names(&registry, &SUBGROUP_SIZES);
-    let ran = std::thread::scope(|scope| {
-        let runs: Vec<_> = SUBGROUP_SIZES
-            .into_iter()
-            .zip(chosen)
-            .map(|(subgroup_size, names)| {
-                let (registry, extent) = (registry.clone(), extent.clone());
-                let long = extent == Extent::All;
-                scope.spawn(move || {
-                    let seed = extent.schedule() ^ u64::from(subgroup_size);
-                    let options = InterpOptions { subgroup_size, seed, ..Default::default() };
-                    let those = registry.variants().filter(|v| names.contains(&v.name));
-                    (subgroup_size, run_those(those, &Interpreter::new(options), long))
-                })
-            })
-            .collect();
-        let mut ran = 0;
-        for (size, summary) in runs.into_iter().map(|r| r.join().unwrap()) {
-            println!("{extent}: interpreter, subgroups of {size}: {summary}");
-            assert!(summary.failures.is_empty(), "{extent}: subgroups of {size}: {summary}");
-            let of_size = |refusal: &LaunchError| matches!(refusal, LaunchError::SubgroupSize { .. });
-            assert!(summary.refused.iter().all(of_size), "nothing but a subgroup size is refused: {summary}");
-            ran += summary.variants;
-        }
-        ran
-    });
+    let mut ran = 0;
+    for (size, names) in SUBGROUP_SIZES.into_iter().zip(chosen) {
+        let seed = extent.schedule() ^ u64::from(size);
+        let options = InterpOptions { subgroup_size: size, seed, ..Default::default() };
+        let those = registry.variants().filter(|v| names.contains(&v.name));
+        let summary = run_those(those, &Interpreter::new(options), extent == Extent::All);
+        println!("{extent}: interpreter, subgroups of {size}: {summary}");
+        assert!(summary.failures.is_empty(), "{extent}: subgroups of {size}: {summary}");
+        let of_size = |refusal: &LaunchError| matches!(refusal, LaunchError::SubgroupSize { .. });
+        assert!(summary.refused.iter().all(of_size), "nothing but a subgroup size is refused: {summary}");
+        ran += summary.variants;
+    }
     assert!(ran >= registry.variants().count() / 2, "{extent}: {ran} variants ran");
 }
 

@@ -17,7 +17,9 @@ fn device() -> Option<Gpu> {
     }
     let device = std::env::var("KILN_DEVICE").ok();
     let options = RuntimeOptions { device, validation: true, cache: CacheDir::Off, ..Default::default() };
-    Some(Gpu::open(&options).unwrap())
+    let gpu = Gpu::open(&options).unwrap();
+    gpu.info().left_off.iter().for_each(|said| println!("note: {said}"));
+    Some(gpu)
 }
 
 #[test]

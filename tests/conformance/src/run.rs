@@ -1,0 +1,82 @@
+//! Runs variants on a device, spread over the processors: one stages and computes references while another's launch runs.
+
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use kiln_abi::{Device, LaunchError, StagedKernel, launch::check_device};
+use kiln_kernels::{Registry, Variant, conformance::check};
+
+use crate::{Summary, record::Record};
+
+/// Runs every case of every variant on `device`.
+pub fn run(registry: &Registry, device: &(impl Device + Sync)) -> Summary {
+    run_those(registry.variants(), device, false)
+}
+
+/// Runs these variants on `device`, with the cases that take long or without.
+///
+/// What fails is printed at once; with `KILN_RECORD=FILE` every variant leaves a line of JSON there.
+pub fn run_those<'r>(
+    variants: impl Iterator<Item = &'r Variant>,
+    device: &(impl Device + Sync),
+    long: bool,
+) -> Summary {
+    let variants: Vec<&Variant> = variants.collect();
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let record = Record::of_environment();
+    let work = || {
+        while let Some(variant) = variants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let start = Instant::now();
+            let summary = run_variant(variant, device, long);
+            record.write(&device.caps().name, variant, &summary, start.elapsed());
+            summary.failures.iter().for_each(|failure| eprintln!("FAILED {failure}"));
+            if let Ok(mut done) = done.lock() {
+                done.push((&variant.name, summary));
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done.sort_by_key(|(name, _)| *name);
+    done.into_iter().map(|(_, summary)| summary).fold(Summary::default(), Summary::join)
+}
+
+fn run_variant(variant: &Variant, device: &impl Device, long: bool) -> Summary {
+    let failed = |why: String| Summary { failures: vec![why], ..Summary::default() };
+    let kernel = match variant.stage() {
+        Ok(kernel) => kernel,
+        Err(errors) => return failed(errors.to_string()),
+    };
+    match check_device(device, &kernel) {
+        Ok(()) => (),
+        Err(refusal) if is_lack(&kernel, &refusal) => {
+            return Summary { refused: vec![refusal], ..Summary::default() };
+        }
+        Err(other) => return failed(other.to_string()),
+    }
+    let mut summary = Summary { variants: 1, ..Summary::default() };
+    let more = if long { variant.long_cases() } else { Vec::new() };
+    for case in variant.cases().into_iter().chain(more) {
+        match check(device, &kernel, &case) {
+            Ok(report) => summary.add(report),
+            Err(failure) => summary.failures.push(format!("{}: {failure}", variant.name)),
+        }
+    }
+    summary
+}
+
+/// Whether the device lacks what not every device has: a capability, a subgroup size, or the matrices that a kernel is
+/// cut for with the workgroup memory that goes with them.
+fn is_lack(kernel: &StagedKernel, refusal: &LaunchError) -> bool {
+    let of_matrices = !kernel.layout.products.is_empty();
+    match refusal {
+        LaunchError::MissingCapability { .. }
+        | LaunchError::MissingProduct { .. }
+        | LaunchError::SubgroupSize { .. } => true,
+        LaunchError::OverLimit { .. } => of_matrices,
+        _ => false,
+    }
+}
