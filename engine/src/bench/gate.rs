@@ -1,6 +1,7 @@
 //! The parity gate: every kind of launch against plain Rust, eight forced tokens against the plain plan.
 //!
-//! Both comparisons are shown to refuse a falsified result each time they run.
+//! Both comparisons are shown to refuse falsified results each time they run. Logits may be off by a share of their own
+//! spread ([`AccuracyClass::rms_share`](crate::plan::AccuracyClass::rms_share)), so that the bar means the same for every scale that a model gives them.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +19,10 @@ use crate::submit::{DeviceLoadError, DeviceModel};
 
 /// Ids of the second comparison.
 pub const N_FORCED: usize = 8;
-/// Where the plain plan's two best logits are closer than this, either may win.
-const DECIDED: f32 = 0.05;
+/// Where the plain plan's two best logits are closer than this share of their spread, either may win.
+const DECIDED: f64 = 0.02;
+/// The second control of the logits moves one in so many, by their spread.
+const SPARSE: usize = 10_000;
 
 /// What to get wrong on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +61,8 @@ pub enum GateError {
     },
     /// Logits too far from the plain plan's.
     #[error(
-        "logits of {N_FORCED} forced tokens {path} are off the plain plan's by {rms:.4} (rms), at most {bar} is allowed"
+        "logits of {N_FORCED} forced tokens {path} are off the plain plan's by {rms:.4} (rms), at most {bar:.4} is \
+         allowed, {share} of their spread"
     )]
     Logits {
         /// How they were fed.
@@ -67,6 +71,8 @@ pub enum GateError {
         rms: f64,
         /// What the accuracy class allows.
         bar: f64,
+        /// Its share of the logits' spread.
+        share: f64,
     },
     /// Another token wins, though the plain plan is decided.
     #[error("forced token {at} {path} is followed by {found}, the plain plan says {expected} by {lead}")]
@@ -124,7 +130,9 @@ pub struct Parity {
     pub rms_decode: f64,
     /// The same, fed as one prompt.
     pub rms_prompt: f64,
-    /// What the accuracy class allows of either.
+    /// Root mean square of the plain plan's logits around each row's mean.
+    pub spread: f64,
+    /// What the accuracy class allows of either, of that spread.
     pub bar: f64,
 }
 
@@ -140,7 +148,7 @@ pub fn check(
     falsify: Option<Falsify>,
     stage: Stage,
 ) -> Result<Parity, GateError> {
-    let mut parity = Parity { bar: model.plan().class.rms_bar(), ..Parity::default() };
+    let mut parity = Parity::default();
     launches(gpu, model, file, registry, falsify == Some(Falsify::Launch), &mut parity, stage)?;
     tokens(model, file, registry, falsify == Some(Falsify::Tokens), &mut parity)?;
     Ok(parity)
@@ -274,16 +282,14 @@ fn tokens(
     let mut decode = one_by_one(model.sequence(N_FORCED)?.as_mut(), &ids)?;
     let prompt = model.sequence(N_FORCED)?.feed(&ids, 0..N_FORCED)?;
     let row = n_vocab as usize;
+    let bar = Bar::of(&expected, row, model.plan().class.rms_share());
+    (parity.spread, parity.bar) = (bar.spread, bar.rms());
     if falsify {
         decode.rotate_left(row);
     }
-    parity.rms_decode = agree("one by one", &decode, &expected, row, parity.bar)?;
-    parity.rms_prompt = agree("as a prompt", &prompt, &expected, row, parity.bar)?;
-    decode.rotate_left(row);
-    match agree("one step off", &decode, &expected, row, parity.bar) {
-        Err(_) => Ok(()),
-        Ok(_) => Err(GateError::Blind { what: "forced tokens".to_owned() }),
-    }
+    parity.rms_decode = bar.agree("one by one", &decode, &expected)?;
+    parity.rms_prompt = bar.agree("as a prompt", &prompt, &expected)?;
+    bar.refuses_falsified(&mut decode, &expected)
 }
 
 fn one_by_one(sequence: &mut dyn Forward, ids: &[u32]) -> Result<Vec<f32>, ForwardError> {
@@ -294,25 +300,61 @@ fn one_by_one(sequence: &mut dyn Forward, ids: &[u32]) -> Result<Vec<f32>, Forwa
     Ok(logits)
 }
 
-/// The root mean square of the difference, where it is within the bar and every decided row has the same winner.
-fn agree(
-    path: &'static str,
-    found: &[f32],
-    expected: &[f32],
+/// What logits `[n, row]` are held to.
+#[derive(Debug, Clone, Copy)]
+struct Bar {
     row: usize,
-    bar: f64,
-) -> Result<f64, GateError> {
-    let rms = rms(found, expected);
-    if rms.is_nan() || rms > bar {
-        return Err(GateError::Logits { path, rms, bar });
+    spread: f64,
+    share: f64,
+}
+
+impl Bar {
+    fn of(expected: &[f32], row: usize, share: f64) -> Self {
+        Bar { row, spread: spread(expected, row), share }
     }
-    for (at, (found, expected)) in found.chunks_exact(row).zip(expected.chunks_exact(row)).enumerate() {
-        let ((expected, lead), (found, _)) = (best(expected), best(found));
-        if lead > DECIDED && found != expected {
-            return Err(GateError::Winner { path, at, found, expected, lead });
+
+    fn rms(&self) -> f64 {
+        self.share * self.spread
+    }
+
+    /// The root mean square of the difference, where it is within the bar and every decided row has the same winner.
+    fn agree(&self, path: &'static str, found: &[f32], expected: &[f32]) -> Result<f64, GateError> {
+        let (rms, bar, share) = (rms(found, expected), self.rms(), self.share);
+        if rms.is_nan() || rms > bar {
+            return Err(GateError::Logits { path, rms, bar, share });
         }
+        let rows = found.chunks_exact(self.row).zip(expected.chunks_exact(self.row));
+        for (at, (found, expected)) in rows.enumerate() {
+            let ((expected, lead), (found, _)) = (best(expected), best(found));
+            if f64::from(lead) > DECIDED * self.spread && found != expected {
+                return Err(GateError::Winner { path, at, found, expected, lead });
+            }
+        }
+        Ok(rms)
     }
-    Ok(rms)
+
+    /// The controls: logits that are right but for a few, and right ones of the wrong step.
+    fn refuses_falsified(&self, found: &mut [f32], expected: &[f32]) -> Result<(), GateError> {
+        let passes = |found: &[f32]| self.agree("falsified", found, expected).is_ok();
+        let blind = |what: &str| Err(GateError::Blind { what: format!("forced tokens with {what}") });
+        let each = SPARSE.min(self.row);
+        found.iter_mut().step_by(each).for_each(|x| *x += self.spread as f32);
+        if passes(found) {
+            return blind("a few logits moved");
+        }
+        found.iter_mut().step_by(each).for_each(|x| *x -= self.spread as f32);
+        found.rotate_left(self.row);
+        if passes(found) { blind("logits one step off") } else { Ok(()) }
+    }
+}
+
+/// Root mean square around each row's mean.
+fn spread(logits: &[f32], row: usize) -> f64 {
+    let squares = |row: &[f32]| {
+        let mean = row.iter().copied().map(f64::from).sum::<f64>() / row.len() as f64;
+        row.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>()
+    };
+    (logits.chunks_exact(row).map(squares).sum::<f64>() / logits.len() as f64).sqrt()
 }
 
 /// Root mean square of the difference.
@@ -336,7 +378,7 @@ fn best(row: &[f32]) -> (usize, f32) {
 
 #[cfg(test)]
 mod tests {
-    use super::{agree, best};
+    use super::{Bar, GateError, best};
 
     #[test]
     fn the_best_of_equals_is_the_first() {
@@ -347,11 +389,36 @@ mod tests {
     #[test]
     fn logits_agree_within_the_bar_and_on_decided_winners() {
         let expected = [0.0, 1.0, 0.0, 0.5];
-        assert!(agree("", &expected, &expected, 2, 0.015).is_ok());
-        assert!(agree("", &[0.0, 1.1, 0.0, 0.5], &expected, 2, 0.015).is_err());
-        assert!(agree("", &[0.0, f32::NAN, 0.0, 0.5], &expected, 2, 0.015).is_err());
+        let bar = |share| Bar::of(&expected, 2, share);
+        let agrees = |share, found: &[f32]| bar(share).agree("", found, &expected).is_ok();
+        assert!((bar(1.0).spread - 0.15625_f64.sqrt()).abs() < 1e-12);
+        assert!(agrees(0.006, &expected));
+        assert!(!agrees(0.006, &[0.0, 1.1, 0.0, 0.5]));
+        assert!(!agrees(0.006, &[0.0, f32::NAN, 0.0, 0.5]));
         // A wide bar does not excuse another winner.
-        assert!(agree("", &[1.0, 0.0, 0.0, 0.5], &expected, 2, 10.0).is_err());
-        assert!(agree("", &[0.0, 1.0, 0.02, 0.0], &[0.0, 1.0, 0.0, 0.01], 2, 10.0).is_ok(), "undecided");
+        assert!(!agrees(10.0, &[1.0, 0.0, 0.0, 0.5]));
+        let close = [0.0, 1.0, 0.0, 0.005];
+        assert!(Bar::of(&close, 2, 10.0).agree("", &[0.0, 1.0, 0.02, 0.0], &close).is_ok(), "undecided");
+    }
+
+    #[test]
+    fn the_bar_follows_the_scale_of_the_logits_and_not_their_offset() {
+        let logits: Vec<f32> = (0..200).map(|i| (i as f32 * 0.7).sin() * 2.0).collect();
+        let off =
+            |by: f32| logits.iter().enumerate().map(move |(i, x)| x + if i % 2 == 0 { by } else { -by });
+        for (scale, offset) in [(1.0, 0.0), (10.0, 0.0), (1.0, -12.0), (0.01, 3.0)] {
+            let scaled = |x: f32| scale * x + offset;
+            let expected: Vec<f32> = logits.iter().copied().map(scaled).collect();
+            let bar = Bar::of(&expected, 100, 0.006);
+            let agrees = |by| bar.agree("", &off(by).map(scaled).collect::<Vec<_>>(), &expected).is_ok();
+            assert!(agrees(0.005) && !agrees(0.012), "{scale} {offset} {bar:?}");
+            assert!(bar.refuses_falsified(&mut expected.clone(), &expected).is_ok());
+            // A bar that lets everything pass is found out.
+            let open = Bar { share: f64::INFINITY, spread: f64::INFINITY, ..bar };
+            assert!(matches!(
+                open.refuses_falsified(&mut expected.clone(), &expected),
+                Err(GateError::Blind { .. })
+            ));
+        }
     }
 }

@@ -100,11 +100,12 @@ impl Report {
     }
 
     fn text(&self) -> String {
-        let Parity { kinds, outputs, worst, rms_decode, rms_prompt, bar } = self.parity;
+        let Parity { kinds, outputs, worst, rms_decode, rms_prompt, spread, bar } = self.parity;
         let mut text = format!(
             "model   {}, {}, {:.2} billion weights\ndevice  {} ({})\nclass   {}; prompts in windows of {} rows\n\
              parity  {kinds} kinds of launches, {outputs} outputs, the worst at {worst:.3} of its bound; forced tokens \
-             off the plain plan by rms {rms_decode:.5}, as a prompt {rms_prompt:.5}, of {bar} allowed\n",
+             off the plain plan by rms {rms_decode:.5}, as a prompt {rms_prompt:.5}, of {bar:.5} allowed where \
+             logits spread by {spread:.2}\n",
             self.model,
             size(self.model_bytes),
             self.n_params as f64 / 1e9,
@@ -147,7 +148,7 @@ impl Report {
     }
 
     fn json(&self) -> Value {
-        let Parity { kinds, outputs, worst, rms_decode, rms_prompt, bar } = self.parity;
+        let Parity { kinds, outputs, worst, rms_decode, rms_prompt, spread, bar } = self.parity;
         let test = |test: &Measured| {
             let ((mean, deviation), (low, high)) = (test.mean(), test.spread());
             json!({
@@ -177,6 +178,7 @@ impl Report {
                     "rms_decode": rms_decode,
                     "rms_prompt": rms_prompt,
                     "rms_bar": bar,
+                    "logits_spread": spread,
                 },
             })
         };
