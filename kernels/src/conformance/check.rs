@@ -43,7 +43,9 @@ pub enum Failure {
         bound: f64,
     },
     /// An output that must be equal bit by bit differs.
-    #[error("{case}: word {index} of output {binding} is {found:#010x}, expected {expected:#010x}")]
+    #[error(
+        "{case}: word {index} of output {binding} is {found:#010x}, expected {expected:#010x}; {different} words differ"
+    )]
     Word {
         /// The case.
         case: String,
@@ -55,6 +57,8 @@ pub enum Failure {
         found: u32,
         /// The reference's word.
         expected: u32,
+        /// How many differ.
+        different: usize,
     },
     /// A byte outside the ranges, or of an input, changed.
     #[error("{case}: byte {offset} of binding {binding}, {what}, was overwritten")]
@@ -184,8 +188,9 @@ fn compare(case: &Case, expected: &Expected, found: &[u32]) -> Result<f64, Failu
             match found.iter().zip(expected).position(|(found, expected)| found != expected) {
                 None => Ok(0.0),
                 Some(index) => {
+                    let different = found.iter().zip(expected).filter(|(f, e)| f != e).count();
                     let (found, expected) = (found[index], expected[index]);
-                    Err(Failure::Word { case: case.name.clone(), binding, index, found, expected })
+                    Err(Failure::Word { case: case.name.clone(), binding, index, found, expected, different })
                 }
             }
         }

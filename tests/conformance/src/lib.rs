@@ -14,5 +14,5 @@ mod summary;
 #[doc = include_str!("../../../docs/kernels.md")]
 mod guide {}
 
-pub use run::{run, run_those};
+pub use run::{run, run_spread, run_those};
 pub use summary::Summary;

@@ -16,17 +16,27 @@ pub fn run(registry: &Registry, device: &(impl Device + Sync)) -> Summary {
 }
 
 /// Runs these variants on `device`, with the cases that take long or without.
-///
-/// What fails is printed at once; with `KILN_RECORD=FILE` every variant leaves a line of JSON there.
 pub fn run_those<'r>(
     variants: impl Iterator<Item = &'r Variant>,
     device: &(impl Device + Sync),
     long: bool,
 ) -> Summary {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    run_spread(variants, &vec![device; threads], long)
+}
+
+/// Runs these variants, each on one of `devices`, which are alike: a thread for each.
+///
+/// What fails is printed at once; with `KILN_RECORD=FILE` every variant leaves a line of JSON there.
+pub fn run_spread<'r, D: Device + Sync>(
+    variants: impl Iterator<Item = &'r Variant>,
+    devices: &[&D],
+    long: bool,
+) -> Summary {
     let variants: Vec<&Variant> = variants.collect();
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let record = Record::of_environment();
-    let work = || {
+    let work = |device: &D| {
         while let Some(variant) = variants.get(next.fetch_add(1, Ordering::Relaxed)) {
             let start = Instant::now();
             let summary = run_variant(variant, device, long);
@@ -37,14 +47,16 @@ pub fn run_those<'r>(
             }
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
+    std::thread::scope(|scope| {
+        let work = &work;
+        devices.iter().for_each(|&device| _ = scope.spawn(move || work(device)));
+    });
     let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     done.sort_by_key(|(name, _)| *name);
     done.into_iter().map(|(_, summary)| summary).fold(Summary::default(), Summary::join)
 }
 
-fn run_variant(variant: &Variant, device: &impl Device, long: bool) -> Summary {
+fn run_variant(variant: &Variant, device: &dyn Device, long: bool) -> Summary {
     let failed = |why: String| Summary { failures: vec![why], ..Summary::default() };
     let kernel = match variant.stage() {
         Ok(kernel) => kernel,

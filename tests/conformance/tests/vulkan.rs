@@ -1,7 +1,9 @@
 //! Every kernel on the Vulkan device that is here, with the validation layer on.
 
-use kiln_abi::Device;
-use kiln_conformance::{cover::Extent, language, run_those};
+use std::num::NonZero;
+
+use kiln_abi::{Device, DeviceKind};
+use kiln_conformance::{cover::Extent, language, run_spread};
 use kiln_kernels::Registry;
 use kiln_runtime::{CacheDir, Gpu, RuntimeOptions};
 
@@ -18,14 +20,24 @@ fn device() -> Option<Gpu> {
     let device = std::env::var("KILN_DEVICE").ok();
     let options = RuntimeOptions { device, validation: true, cache: CacheDir::Off, ..Default::default() };
     let gpu = Gpu::open(&options).unwrap();
-    gpu.info().left_off.iter().for_each(|said| println!("note: {said}"));
     Some(gpu)
+}
+
+/// One for each thread: the threads of a GPU's test would wait for each other's copies, those of a driver on the CPU
+/// share what there is anyway.
+fn devices(gpu: Gpu) -> Vec<Gpu> {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let shared = gpu.caps().kind == DeviceKind::Cpu;
+    let others: Vec<Gpu> =
+        (1..threads).filter_map(|_| if shared { Some(gpu.clone()) } else { device() }).collect();
+    [vec![gpu], others].concat()
 }
 
 #[test]
 fn constructs_of_the_language_run_as_on_the_host() {
     let Some(gpu) = device() else { return };
     let (cases, failures) = language::run(&gpu);
+    gpu.info().left_off.iter().for_each(|said| println!("note: {said}"));
     println!("{} ({}): {cases} cases of the language", gpu.caps().name, gpu.caps().driver);
     assert!(failures.is_empty(), "{failures:#?}");
     let messages = gpu.validation_messages();
@@ -45,15 +57,18 @@ fn kernels_equal_their_references_on_the_device() {
     let at = sizes.iter().position(|s| *s == size).unwrap();
     let names = extent.names(&registry, &sizes).swap_remove(at);
     let those = registry.variants().filter(|v| names.contains(&v.name));
-    let summary = run_those(those, &gpu, extent == Extent::All);
+    let devices = devices(gpu);
+    let gpu = &devices[0];
+    let summary = run_spread(those, &devices.iter().collect::<Vec<_>>(), extent == Extent::All);
     println!(
-        "{extent}: {} ({}), subgroups of {}: {summary}",
+        "{extent}: {} ({}), subgroups of {}, {} threads: {summary}",
         gpu.caps().name,
         gpu.caps().driver,
-        gpu.caps().subgroup_size
+        gpu.caps().subgroup_size,
+        devices.len(),
     );
     assert!(summary.failures.is_empty(), "{extent}: {summary}");
     assert!(summary.variants > 0, "{summary}");
-    let messages = gpu.validation_messages();
+    let messages: Vec<String> = devices.iter().flat_map(Gpu::validation_messages).collect();
     assert!(messages.is_empty(), "the validation layer says:\n{}", messages.join("\n"));
 }
