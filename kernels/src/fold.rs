@@ -7,6 +7,50 @@ pub(crate) fn halves(n: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(n / 2), |n| Some(n / 2)).take_while(|n| *n > 0)
 }
 
+/// Invocations whose values meet as a tree; the sums of such runs are then added one after the other.
+const RUN: u32 = 32;
+
+/// Elements of workgroup memory that [`fold_all`] takes.
+pub(crate) const fn fold_all_len(local: u32, subgroup: Option<u32>) -> u32 {
+    match subgroup {
+        Some(_) => local / RUN,
+        None => local,
+    }
+}
+
+/// The sum of a value of every invocation of a workgroup of `local`, whole runs of 32; all have to come here.
+/// Shuffles in subgroups of 32 and workgroup memory give the same bits.
+#[device]
+pub fn fold_all(
+    own: f32,
+    sums: &Shared<f32>,
+    t: u32,
+    #[comptime] local: u32,
+    #[comptime] subgroup: Option<u32>,
+) -> f32 {
+    if comptime!(subgroup.is_some()) {
+        let mut sum = own;
+        for mask in comptime!(halves(RUN)) {
+            let other = subgroup::shuffle_xor(sum, mask);
+            sum += other;
+        }
+        if (t & (RUN - 1)) == 0 {
+            sums[t / RUN] = sum;
+        }
+        barrier();
+    } else {
+        sums[t] = own;
+        fold_columns(&sums, t, comptime!(RUN), comptime!(1), comptime!(0));
+    }
+    let each = comptime!(if subgroup.is_some() { 1 } else { RUN });
+    let mut total = sums[0];
+    for i in comptime!(1..local / RUN) {
+        total += sums[i * each];
+    }
+    barrier();
+    total
+}
+
 /// Adds up `sums` in runs of `n` (a power of two), for the invocation `t` of the workgroup; every invocation has to
 /// come here. The total of a run is in its first element, visible to all.
 #[device]

@@ -91,7 +91,7 @@ const COLS: u32 = 8;
 /// Invocations of a workgroup, at least.
 const LOCAL: u32 = 64;
 /// The subgroup size that shuffles are used for.
-const SUBGROUP: u32 = 32;
+pub(crate) const SUBGROUP: u32 = 32;
 
 /// The choice for a format of `unit` elements a unit, packed or not.
 ///
@@ -107,8 +107,7 @@ pub fn choose(unit: u32, packed: bool, shape: Shape, caps: &DeviceCaps) -> Choic
     };
     let per_row = shape.k / unit;
     let lanes = LANES.into_iter().find(|lanes| per_row >= *lanes).unwrap_or(LANES[3]);
-    let (low, high) = caps.subgroup_sizes;
-    let subgroup = (low <= SUBGROUP && SUBGROUP <= high).then_some(SUBGROUP);
+    let subgroup = subgroup(caps);
     let cols = if shape.rows == 1 || shape.experts { 1 } else { COLS };
     let tile = tile(lanes, cols, subgroup);
     let fold = subgroup.map_or("workgroup memory", |_| "shuffles");
@@ -116,6 +115,12 @@ pub fn choose(unit: u32, packed: bool, shape: Shape, caps: &DeviceCaps) -> Choic
         "{reason}; {per_row} units a row for {lanes} lanes; {cols} rows of x at once; folds by {fold}"
     );
     Choice { arm, tile, reason }
+}
+
+/// The subgroup size that kernels with a choice use shuffles of, where the device has it.
+pub fn subgroup(caps: &DeviceCaps) -> Option<u32> {
+    let (low, high) = caps.subgroup_sizes;
+    (low <= SUBGROUP && SUBGROUP <= high).then_some(SUBGROUP)
 }
 
 /// Every tile that [`choose`] can give.

@@ -4,7 +4,6 @@
 pub mod activations;
 pub mod add;
 pub mod add_bias;
-pub mod add_rms_norm;
 pub mod advance;
 pub mod argmax;
 pub mod arms;
@@ -19,8 +18,10 @@ pub mod gemv;
 pub mod get_rows;
 pub mod glu;
 mod hadamard;
+pub mod heads;
 pub mod kv_store;
 pub mod kv_type;
+pub mod norm;
 pub mod reference;
 pub mod registry;
 pub mod repack;

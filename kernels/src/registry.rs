@@ -6,7 +6,7 @@ use kiln_abi::{BlockGeometry, DeviceCaps};
 use thiserror::Error;
 
 use crate::{
-    Call, Variant, activations, add, add_bias, add_rms_norm, advance, argmax, attention,
+    Call, Variant, activations, add, add_bias, advance, argmax, attention,
     formats::{
         Bf16, F16, F32, Format, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Mxfp4, Nvfp4,
         Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0, layout,
@@ -14,7 +14,7 @@ use crate::{
     gather_rows, gemm,
     gemv::{self, Arms, Choice, Shape},
     get_rows::{self, GetRowsOperands, GetRowsPush},
-    glu, kv_store,
+    glu, heads, kv_store, norm,
     repack::{self, Repack},
     rms_norm, rope, scale, soft_cap,
 };
@@ -172,11 +172,12 @@ impl Registry {
             add::variants(),
             rms_norm::variants(),
             add_bias::variants(),
-            add_rms_norm::variants(),
+            norm::variants(),
             scale::variants(),
             soft_cap::variants(),
             rope::variants(),
             glu::variants(),
+            heads::variants(),
             kv_store::variants(),
             attention::variants(),
             gather_rows::variants(),

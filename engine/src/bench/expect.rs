@@ -6,22 +6,22 @@ use kiln_kernels::{
     conformance::{F32_ROUNDOFF, Random, gamma},
     gemv::{Arm, Shape},
     kv_store::PAGE,
-    kv_type::{KV_BLOCK, KvType, SMALLEST_SCALE},
+    kv_type::KvType,
     reference::{self as plain, Bounded, Rows},
     step::StepRow,
 };
 use kiln_runtime::Gpu;
 
 use super::gate::GateError;
-use crate::graph::{Activation, Attention, Graph, Op, Rope, TensorId};
-use crate::plan::{Holds, Plan, PlannedWord};
+use crate::graph::{Activation, Attention, Graph, Op, Rope, TensorId, ValueId};
+use crate::plan::{Holds, Kept, Plan, PlannedWord};
 use crate::reference::math;
 use crate::session::ModelFile;
 
 /// Outputs compared of each kind of launch.
-const N_SAMPLES: usize = 256;
+pub(super) const N_SAMPLES: usize = 256;
 /// Rows that they are spread over.
-const N_ROWS: usize = 8;
+pub(super) const N_ROWS: usize = 8;
 /// Sums run at least as many ways at once: no kernel adds products one after the other in fewer chains.
 const CHAINS: usize = 32;
 
@@ -53,7 +53,8 @@ pub(super) struct Scene<'a> {
 /// Samples of a word's results.
 pub(super) struct Expectation {
     pub(super) samples: Vec<Sample>,
-    writes: Vec<usize>,
+    /// Where results are, and how wide their rows.
+    writes: Vec<(Kept, usize)>,
 }
 
 impl Expectation {
@@ -65,43 +66,57 @@ impl Expectation {
         let hidden = graph.nodes.iter().position(|node| node.output == graph.hidden);
         let is_head = hidden.is_some_and(|hidden| word.nodes.start > hidden);
         let n_rows = if is_head { scene.outputs.len() } else { scene.rows.len() };
-        let mut samples = Vec::new();
+        let width = |(node, _): &(usize, Kept)| graph.widths[nodes[*node].output.0];
         let rows = spread(n_rows, N_ROWS);
+        let each = N_SAMPLES / rows.len() / word.writes.len().max(1);
+        let mut samples = Vec::new();
         for &row in &rows {
-            let widths: Vec<usize> = nodes.iter().map(|node| graph.widths[node.output.0]).collect();
-            let results: Vec<Row> = match *nodes {
-                [node] => vec![scene.row(graph, node.op, word, row, random)?],
-                [sum, norm] => scene.sum_and_norm(word, row, (sum.op, norm.op), widths[0])?,
-                _ => Vec::new(),
+            let results = match *nodes {
+                [node] => vec![(0, scene.row(graph, node.op, word, row, random)?)],
+                _ => scene.run(nodes, word, row, random)?,
             };
-            for (of, result) in results.into_iter().enumerate() {
-                let each = N_SAMPLES / rows.len() / nodes.len();
-                samples.extend(result.samples(of, row * widths[of], each, random));
+            for (of, made) in word.writes.iter().enumerate() {
+                let result = results.iter().find(|(node, _)| *node == made.0);
+                let own =
+                    result.map(|(_, result)| result.samples(of, row * width(made), (each, made.1), random));
+                samples.extend(own.into_iter().flatten());
             }
         }
-        Ok(Self { samples, writes: word.writes.clone() })
+        let writes = word.writes.iter().map(|made| (made.1, width(made))).collect();
+        Ok(Self { samples, writes })
     }
 
-    /// What the device has there.
+    /// What the device has there; NaN where a block's scale or sums are not those of its bytes.
     pub(super) fn found(&self, scene: &Scene) -> Result<Vec<f32>, DeviceError> {
-        let read = |s: &Sample| scene.read(self.writes[s.of], s.element, 1).map(|x| x[0]);
+        let read = |s: &Sample| match self.writes[s.of] {
+            (Kept::Rows(buffer), _) => scene.read(buffer, s.element, 1).map(|x| x[0]),
+            (Kept::Blocks(buffer), width) => {
+                scene.unpacked(buffer, s.element / width, width).map(|row| row[s.element % width])
+            }
+        };
         self.samples.iter().map(read).collect()
     }
 }
 
 /// A row's results: all of them, or some by their index.
-enum Row {
+pub(super) enum Row {
+    /// All.
     Whole(Bounded),
+    /// Index, value, bound.
     Some(Vec<(usize, f64, f64)>),
 }
 
 impl Row {
-    fn samples(self, of: usize, first: usize, n: usize, random: &mut Random) -> Vec<Sample> {
+    fn samples(&self, of: usize, first: usize, (n, kept): (usize, Kept), random: &mut Random) -> Vec<Sample> {
         let sample = |i: usize, value, bound| Sample { of, element: first + i, value, bound };
         match self {
-            Row::Some(some) => some.into_iter().map(|(i, value, bound)| sample(i, value, bound)).collect(),
+            Row::Some(some) => some.iter().map(|(i, value, bound)| sample(*i, *value, *bound)).collect(),
             Row::Whole(Bounded { values, bounds }) => {
-                pick(values.len(), n, random).into_iter().map(|i| sample(i, values[i], bounds[i])).collect()
+                let widened = match kept {
+                    Kept::Rows(_) => bounds,
+                    Kept::Blocks(_) => &activations::with_steps(values, bounds),
+                };
+                pick(values.len(), n, random).into_iter().map(|i| sample(i, values[i], widened[i])).collect()
             }
         }
     }
@@ -117,7 +132,7 @@ fn spread(total: usize, n: usize) -> Vec<usize> {
 }
 
 /// Up to `n` different ones of `0..total`, the ends among them.
-fn pick(total: usize, n: usize, random: &mut Random) -> Vec<usize> {
+pub(super) fn pick(total: usize, n: usize, random: &mut Random) -> Vec<usize> {
     if total <= n {
         return (0..total).collect();
     }
@@ -141,12 +156,48 @@ impl Scene<'_> {
         Ok(self.read(index, 0, n)?.into_iter().map(f32::to_bits).collect())
     }
 
-    fn row_of(&self, index: usize, row: usize, width: usize) -> Result<Vec<f32>, DeviceError> {
-        self.read(index, row * width, width)
+    /// A row of a buffer of blocks; NaNs where a word of it does not fit the others.
+    fn unpacked(&self, index: usize, row: usize, width: usize) -> Result<Vec<f32>, DeviceError> {
+        let n_words = usize::try_from(activations::row_bytes(1, width as u32) / 4).unwrap_or(usize::MAX);
+        let words: Vec<u32> =
+            self.read(index, row * n_words, n_words)?.into_iter().map(f32::to_bits).collect();
+        Ok(activations::read_row(&words).unwrap_or_else(|_| vec![f32::NAN; width]))
+    }
+
+    /// Row `row` of an operand of `word`, and whether it is in blocks.
+    pub(super) fn operand(
+        &self,
+        word: &PlannedWord,
+        value: ValueId,
+        row: usize,
+    ) -> Result<(Vec<f32>, bool), DeviceError> {
+        let graph = &self.file.model.graph;
+        let (width, row) = match value == graph.hidden {
+            true => (graph.widths[value.0], self.outputs[row] as usize),
+            false => (graph.widths[value.0], row),
+        };
+        let kept = word.reads.iter().filter(|(read, _)| *read == value).map(|(_, kept)| *kept);
+        match kept.last() {
+            Some(Kept::Blocks(buffer)) => Ok((self.unpacked(buffer, row, width)?, true)),
+            Some(Kept::Rows(buffer)) => Ok((self.read(buffer, row * width, width)?, false)),
+            None => Ok((vec![f32::NAN; width], false)),
+        }
+    }
+
+    /// The same as f32, for words that read no blocks.
+    pub(super) fn floats(
+        &self,
+        word: &PlannedWord,
+        value: ValueId,
+        row: usize,
+    ) -> Result<Vec<f32>, DeviceError> {
+        let rows = word.reads.iter().filter(|(_, kept)| matches!(kept, Kept::Rows(_))).copied().collect();
+        let word = PlannedWord { reads: rows, ..word.clone() };
+        Ok(self.operand(&word, value, row)?.0)
     }
 
     /// Row `at` of a tensor, or all of one that is a single row.
-    fn weights(&self, tensor: TensorId, at: usize) -> Result<Vec<f32>, GateError> {
+    pub(super) fn weights(&self, tensor: TensorId, at: usize) -> Result<Vec<f32>, GateError> {
         let spec = &self.file.model.graph.tensors[tensor.0];
         let mut values = vec![0.0; spec.shape.last().copied().unwrap_or(0)];
         let decoded = self.format(tensor)?.dequantize(self.blocks(tensor, at)?, &mut values);
@@ -180,10 +231,7 @@ impl Scene<'_> {
         row: usize,
         random: &mut Random,
     ) -> Result<Row, GateError> {
-        let operand = |i: usize, value: crate::graph::ValueId| {
-            let row = if value == graph.hidden { self.outputs[row] as usize } else { row };
-            self.row_of(word.reads[i], row, graph.widths[value.0])
-        };
+        let operand = |value: ValueId| self.floats(word, value, row);
         Ok(Row::Whole(match op {
             Op::Embed { table } => {
                 let values = self.weights(table, self.rows[row].token as usize)?;
@@ -192,56 +240,58 @@ impl Scene<'_> {
             }
             Op::Scale { x, factor } => {
                 let values: Vec<f64> =
-                    operand(0, x)?.iter().map(|x| f64::from(*x) * f64::from(factor)).collect();
+                    operand(x)?.iter().map(|x| f64::from(*x) * f64::from(factor)).collect();
                 Bounded { bounds: values.iter().map(|v| v.abs() * gamma(1, F32_ROUNDOFF)).collect(), values }
             }
             Op::SoftCap { x, cap } => {
                 let cap = f64::from(cap);
                 let values: Vec<f64> =
-                    operand(0, x)?.iter().map(|x| cap * (f64::from(*x) / cap).tanh()).collect();
+                    operand(x)?.iter().map(|x| cap * (f64::from(*x) / cap).tanh()).collect();
                 // tanh is exact to a few units of one, wherever it is.
                 Bounded { bounds: vec![cap * gamma(16, F32_ROUNDOFF); values.len()], values }
             }
-            Op::RmsNorm { x, gain, eps } => norm(&operand(0, x)?, &self.weights(gain, 0)?, eps),
+            Op::RmsNorm { x, gain, eps } => norm(&operand(x)?, &self.weights(gain, 0)?, eps),
             Op::Linear { x, weight, bias } => {
-                let x = operand(0, x)?;
                 let bias = bias.map(|bias| self.weights(bias, 0)).transpose()?;
-                return self.linear(&x, weight, bias.as_deref(), random);
+                let m = graph.tensors[weight.0].shape[0];
+                let some = pick(m, N_SAMPLES / N_ROWS, random);
+                let x = self.operand(word, x, row)?;
+                return Ok(Row::Some(self.linear(&x, weight, bias.as_deref(), &some)?));
             }
             Op::Rope { x, head_dim, rope } => {
                 let factors = rope.factors.map(|f| self.weights(f, 0)).transpose()?;
-                rotated(operand(0, x)?, head_dim, self.rows[row].position as usize, rope, factors.as_deref())
+                rotated(operand(x)?, head_dim, self.rows[row].position as usize, rope, factors.as_deref())
             }
             Op::Attention { q, k, v, layer, attention } => {
                 let stored = self.stored(layer, attention, self.rows[row])?;
-                stored.holds(&operand(1, k)?, &operand(2, v)?)?;
-                stored.attended(&operand(0, q)?)
+                stored.holds(&exactly(&operand(k)?), &exactly(&operand(v)?))?;
+                stored.attended(&operand(q)?)
             }
             Op::Glu { gate, up, activation } => {
-                plain::glu(&operand(0, gate)?, &operand(1, up)?, activation == Activation::GeluTanh)
+                plain::glu(&operand(gate)?, &operand(up)?, activation == Activation::GeluTanh)
             }
-            Op::Add { a, b } => plain::add(&operand(0, a)?, &operand(1, b)?),
+            Op::Add { a, b } => plain::add(&operand(a)?, &operand(b)?),
         }))
     }
 
-    /// Sums of products with some rows of a matrix.
-    fn linear(
+    /// Sums of products with the rows `some` of a matrix; x says whether it is in blocks already.
+    pub(super) fn linear(
         &self,
-        x: &[f32],
+        (x, in_blocks): &(Vec<f32>, bool),
         weight: TensorId,
         bias: Option<&[f32]>,
-        random: &mut Random,
-    ) -> Result<Row, GateError> {
+        some: &[usize],
+    ) -> Result<Vec<(usize, f64, f64)>, GateError> {
         let spec = &self.file.model.graph.tensors[weight.0];
         let m = spec.shape[0];
         let format = self.format(weight)?;
         let rows = Rows { m: 1, k: x.len() as u32, sharing: 1, ids: &[0] };
         let shape = Shape { rows: 1, m: m as u32, k: x.len() as u32, experts: false, float: false };
         let packed = format.choose(shape, &self.gpu.info().caps).arm == Arm::Dot4;
-        let x = if packed { &activations::quantize_row(x).1 } else { x };
+        let x = if packed && !in_blocks { &activations::quantize_row(x).1 } else { x };
         let roundings = (x.len().div_ceil(CHAINS) + CHAINS) as u32;
-        let mut some = Vec::new();
-        for i in pick(m, N_SAMPLES / N_ROWS, random) {
+        let mut sums = Vec::new();
+        for &i in some {
             let weights = self.weights(weight, i)?;
             let offsets = match packed {
                 true => (format.offsets)(self.blocks(weight, i)?),
@@ -253,13 +303,13 @@ impl Scene<'_> {
                 value += f64::from(bias[i]);
                 bound += (value.abs() + f64::from(bias[i]).abs()) * gamma(2, F32_ROUNDOFF);
             }
-            some.push((i, value, bound));
+            sums.push((i, value, bound));
         }
-        Ok(Row::Some(some))
+        Ok(sums)
     }
 
     /// What the device has stored of a layer, up to the position of a row.
-    fn stored(&self, layer: usize, words: Attention, row: StepRow) -> Result<Stored, GateError> {
+    pub(super) fn stored(&self, layer: usize, words: Attention, row: StepRow) -> Result<Stored, GateError> {
         let ty = self.plan.context.kv_type;
         let head_dim = words.head_dim;
         let line_words = ty.line_words(head_dim as u32) as usize;
@@ -275,28 +325,19 @@ impl Scene<'_> {
         let (keys, values) = (read(Holds::Keys { layer })?, read(Holds::Values { layer })?);
         Ok(Stored { ty, words, row, keys, values })
     }
-
-    fn sum_and_norm(
-        &self,
-        word: &PlannedWord,
-        row: usize,
-        (_, second): (Op, Op),
-        width: usize,
-    ) -> Result<Vec<Row>, GateError> {
-        let (a, b) = (self.row_of(word.reads[0], row, width)?, self.row_of(word.reads[1], row, width)?);
-        let Op::RmsNorm { gain, eps, .. } = second else { return Ok(Vec::new()) };
-        let sum: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
-        let normed = norm(&sum, &self.weights(gain, 0)?, eps);
-        Ok(vec![Row::Whole(plain::add(&a, &b)), Row::Whole(normed)])
-    }
 }
 
-fn norm(x: &[f32], gain: &[f32], eps: f32) -> Bounded {
+/// Values that are what they are.
+pub(super) fn exactly(x: &[f32]) -> Bounded {
+    Bounded { values: x.iter().map(|x| f64::from(*x)).collect(), bounds: vec![0.0; x.len()] }
+}
+
+pub(super) fn norm(x: &[f32], gain: &[f32], eps: f32) -> Bounded {
     let depth = (gain.len().div_ceil(CHAINS) + CHAINS) as u32;
     plain::rms_norm(x, gain, eps, depth)
 }
 
-fn rotated(
+pub(super) fn rotated(
     mut x: Vec<f32>,
     head_dim: usize,
     position: usize,
@@ -318,7 +359,7 @@ fn rotated(
 }
 
 /// Keys and values of a layer as the device keeps them, `[page, n_head_kv, PAGE, head_dim]`.
-struct Stored {
+pub(super) struct Stored {
     ty: KvType,
     words: Attention,
     row: StepRow,
@@ -334,30 +375,16 @@ impl Stored {
     }
 
     /// The row's own key and value are kept as exactly as their type can.
-    fn holds(&self, key: &[f32], value: &[f32]) -> Result<(), GateError> {
+    pub(super) fn holds(&self, key: &Bounded, value: &Bounded) -> Result<(), GateError> {
         let head_dim = self.words.head_dim;
         for (what, given, kept) in [("key", key, &self.keys), ("value", value, &self.values)] {
-            for (head, given) in given.chunks_exact(head_dim).enumerate() {
-                let at = self.line(self.row.position as usize, head) * head_dim;
-                let block = KV_BLOCK as usize;
-                for (i, &x) in given.iter().enumerate() {
-                    let bound = match self.ty {
-                        KvType::F32 => 0.0,
-                        KvType::F16 => f64::from(x.abs()) / 2048.0 + f64::from(f32::EPSILON),
-                        // Each of the mixed block is off by half of a scale, which its norm bounds and f16 rounds.
-                        _ => {
-                            let block = given[i / block * block..].iter().take(block);
-                            let norm = block.map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
-                            let step = (norm / 254.0).max(f64::from(SMALLEST_SCALE));
-                            step / 2.0 * f64::from(KV_BLOCK).sqrt()
-                        }
-                    };
-                    let found = kept[at + i];
-                    if (f64::from(found) - f64::from(x)).abs() > bound || found.is_nan() {
-                        let word = format!("a stored {what} of head {head}");
-                        let (element, expected) = (i, f64::from(x));
-                        return Err(GateError::Output { word, element, found, expected, bound });
-                    }
+            let bounds = plain::kv::rounded(given, head_dim, self.ty);
+            for (i, (&expected, bound)) in given.values.iter().zip(bounds).enumerate() {
+                let (head, element) = (i / head_dim, i % head_dim);
+                let found = kept[self.line(self.row.position as usize, head) * head_dim + element];
+                if (f64::from(found) - expected).abs() > bound || found.is_nan() {
+                    let word = format!("a stored {what} of head {head}");
+                    return Err(GateError::Output { word, element, found, expected, bound });
                 }
             }
         }
@@ -365,7 +392,7 @@ impl Stored {
     }
 
     /// The row attends to its own and all earlier positions that it sees.
-    fn attended(&self, q: &[f32]) -> Bounded {
+    pub(super) fn attended(&self, q: &[f32]) -> Bounded {
         let Attention { n_head, n_head_kv, head_dim, scale, soft_cap, window } = self.words;
         let mixed = self.ty.is_mixed();
         let shape = plain::AttentionShape { n_head, n_head_kv, head_dim, window, scale, soft_cap, mixed };

@@ -193,7 +193,8 @@ fn launches(
             let own = &step.launches[word.launches.clone()];
             let kind: Vec<_> = own.iter().map(|l| (l.call.name.clone(), l.call.args.push.clone())).collect();
             let new = kinds.insert(kind);
-            let in_place = word.reads.iter().any(|buffer| word.writes.contains(buffer));
+            let is_made = |buffer| word.writes.iter().any(|(_, made)| made.buffer() == buffer);
+            let in_place = word.reads.iter().any(|(_, read)| is_made(read.buffer()));
             let mut expect =
                 |now: bool| (new && now).then(|| Expectation::of(&scene, word, &mut random)).transpose();
             let before = expect(in_place)?;

@@ -6,6 +6,7 @@
 
 mod buffers;
 mod expect;
+mod expect_runs;
 pub mod gate;
 pub mod profile;
 mod report;

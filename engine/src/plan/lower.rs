@@ -1,6 +1,7 @@
 //! From graph words to launches.
 
 mod attention;
+mod runs;
 mod weights;
 
 use std::collections::BTreeMap;
@@ -10,11 +11,10 @@ use kiln_kernels::{
     Call, Registry, activations,
     add::{Add, AddArgs, AddPush},
     add_bias::{AddBias, AddBiasArgs, AddBiasPush},
-    add_rms_norm::{AddRmsNorm, AddRmsNormArgs, AddRmsNormPush},
     advance::{Advance, AdvanceArgs, AdvancePush},
     argmax::{Argmax, ArgmaxArgs, ArgmaxPush},
     gather_rows::{GatherRows, GatherRowsArgs, GatherRowsPush},
-    gemv::{Arm, Form, GemvOperands, GemvPush, Shape},
+    gemv::{self, Arm, Form, GemvOperands, GemvPush, Shape},
     get_rows::{GetRowsOperands, GetRowsPush},
     glu::{Glu, GluArgs, GluPush},
     kv_store::PAGE,
@@ -26,11 +26,11 @@ use kiln_kernels::{
 };
 
 use super::{
-    Context, Holds, PlanError, PlanOptions, PlannedBuffer, PlannedLaunch, PlannedStep, PlannedWord,
-    RING_LINES, StepClass, scratch::Scratch,
+    Context, Holds, Kept, PlanError, PlanOptions, PlannedBuffer, PlannedLaunch, PlannedStep, PlannedWord,
+    RING_LINES, StepClass, runs::Runs, scratch::Scratch,
 };
 use crate::forward::PREFILL_WINDOW;
-use crate::graph::{Activation, Graph, Node, Op, Rope, RopePairs, TensorId, ValueId};
+use crate::graph::{Activation, Graph, Op, Rope, RopePairs, TensorId, ValueId};
 
 /// Rows of a prefill step, at most.
 const WINDOW: u32 = PREFILL_WINDOW as u32;
@@ -62,6 +62,7 @@ pub(super) fn lower(
     let window = window(&caps.limits, n_vocab);
     let mut planner = Planner {
         graph,
+        runs: Runs::of(graph),
         registry,
         type_id,
         caps,
@@ -129,6 +130,7 @@ struct Piece {
 
 struct Planner<'a> {
     graph: &'a Graph,
+    runs: Runs<'a>,
     registry: &'a Registry,
     type_id: &'a dyn Fn(TensorId) -> Option<u32>,
     caps: &'a DeviceCaps,
@@ -187,65 +189,35 @@ impl<'a> Planner<'a> {
     fn step(&mut self, class: StepClass, scratch: &mut Scratch) -> Result<PlannedStep, PlanError> {
         let graph = self.graph;
         let mut step = Step::new(class);
-        let mut nodes = graph.nodes.iter().zip(graph.last_uses()).enumerate().peekable();
-        while let Some((at, (node, mut done))) = nodes.next() {
-            let (reads, first) = (step.buffers(node.op.inputs()), step.launches.len());
-            // A sum and the norm of it over whole rows are one launch.
-            let norm = nodes.next_if(|(_, (next, _))| self.fuses(node, next));
-            let mut served = at..at + 1;
-            if let (Op::Add { a, b }, Some((_, (next, done_next)))) = (node.op, norm) {
-                self.add_rms_norm(&mut step, (a, b), (node.output, next), scratch)?;
-                done.extend(done_next);
-                served.end += 1;
-            } else {
-                self.node(&mut step, node.op, node.output, scratch)?;
-            }
-            let made = graph.nodes[served.clone()].iter().map(|node| node.output);
-            let writes = step.buffers(made);
-            let launches = first..step.launches.len();
-            step.words.push(PlannedWord { nodes: served, reads, writes, launches });
-            for value in done {
+        let mut last_uses = graph.last_uses();
+        let mut at = 0;
+        while at < graph.nodes.len() {
+            let run = self.run(class, at)?;
+            let nodes = at..at + run.len();
+            let served = &graph.nodes[nodes.clone()];
+            let is_own = |value: &ValueId| served.iter().any(|node| node.output == *value);
+            let operands = served.iter().flat_map(|node| node.op.inputs()).filter(|value| !is_own(value));
+            let reads = operands.flat_map(|x| step.kept(x).into_iter().map(move |kept| (x, kept))).collect();
+            let first = step.launches.len();
+            self.launch(&mut step, run, at, scratch)?;
+            let made = served.iter().enumerate();
+            let writes =
+                made.flat_map(|(i, node)| step.kept(node.output).into_iter().map(move |kept| (i, kept)));
+            let writes = writes.collect();
+            at = nodes.end;
+            for value in last_uses[nodes.clone()].iter_mut().flat_map(std::mem::take) {
+                step.forget_blocks(Some(value), scratch);
                 let buffer = step.values.remove(&value);
                 if let Some(buffer) = buffer.filter(|buffer| *buffer != self.fixed.logits) {
                     scratch.give(buffer, graph.widths[value.0]);
                 }
             }
+            let launches = first..step.launches.len();
+            step.words.push(PlannedWord { nodes, reads, writes, launches });
         }
-        step.forget_blocks(scratch);
+        step.forget_blocks(None, scratch);
         self.choose(&mut step);
         Ok(PlannedStep { class, launches: step.launches, words: step.words })
-    }
-
-    /// Whether `next` is the norm of `sum`'s whole rows.
-    fn fuses(&self, sum: &Node, next: &Node) -> bool {
-        let Op::RmsNorm { x, gain, .. } = next.op else { return false };
-        let whole = self.graph.tensors[gain.0].n_elems() == self.graph.widths[x.0];
-        self.fuse && matches!(sum.op, Op::Add { .. }) && x == sum.output && whole
-    }
-
-    fn add_rms_norm(
-        &mut self,
-        step: &mut Step,
-        (a, b): (ValueId, ValueId),
-        (sum, norm): (ValueId, &Node),
-        scratch: &mut Scratch,
-    ) -> Result<(), PlanError> {
-        let Op::RmsNorm { gain, eps, .. } = norm.op else { return Ok(()) };
-        let width = self.graph.widths[sum.0];
-        let (s, y) = (scratch.take(width, &mut self.buffers), scratch.take(width, &mut self.buffers));
-        step.values.extend([(sum, s), (norm.output, y)]);
-        let w = self.floats(gain);
-        let args = AddRmsNormArgs {
-            a: self.range(step.values[&a]).into(),
-            b: self.range(step.values[&b]).into(),
-            w: self.range(w).into(),
-            step: self.range(self.fixed.step).into(),
-            s: self.range(s).into(),
-            y: self.range(y).into(),
-            p: AddRmsNormPush { rows: step.class.rows, n: index("a row", width)?, eps },
-        };
-        step.launch(&self.graph.tensors[gain.0].name, Call::new(AddRmsNorm::new(), &args));
-        Ok(())
     }
 
     fn node(
@@ -277,12 +249,7 @@ impl<'a> Planner<'a> {
             Op::Embed { table } => self.embed(step, table, y),
             Op::RmsNorm { x, gain, eps } => self.rms_norm(step, x, gain, eps, y),
             Op::Linear { x, weight, bias } => {
-                let operands = Operands {
-                    x: self.range(step.values[&x]),
-                    value: Some(x),
-                    block: self.range(self.fixed.step),
-                    rows: step.class.rows,
-                };
+                let operands = self.operands(step, x);
                 self.linear(step, (weight, bias), operands, y, scratch)
             }
             Op::Rope { x, head_dim, rope } => self.rope(step, x, head_dim, rope, y),
@@ -343,20 +310,23 @@ impl<'a> Planner<'a> {
         let spec = &self.graph.tensors[weight.0];
         let (stride, k) = (index("a row", spec.shape[0])?, index("a row", spec.shape[1])?);
         let Operands { block, rows, .. } = operands;
+        let whole = pieces.len() == 1;
+        let fused = bias.filter(|_| self.fuse && whole).map(|bias| self.floats(bias));
+        let form = Form { bias: fused.is_some(), ..Form::default() };
         for Piece { buffer, first, m } in pieces {
             let shape = Shape { rows, m, k, experts: false, float: !self.fuse };
             let choice = format.choose(shape, self.caps);
             let (x, launch) = match (choice.arm, format.gemv.dot4) {
-                (Arm::Dot4, Some(launch)) => (self.blocks(step, operands, k, scratch), launch),
-                _ => (operands.x, format.gemv.float),
+                (Arm::Dot4, Some(launch)) => (self.blocks(step, operands, k, scratch)?, launch),
+                _ => (self.rows(operands)?, format.gemv.float),
             };
             let units = m * (k / format.unit);
             let p = GemvPush { rows, m, k, units, first, stride, used: 1, sharing: 1 };
-            let (w, y) = (self.range(buffer), self.range(y));
-            let o = GemvOperands { w, v: None, x, step: block, ids: None, bias: None, y };
-            step.launch_because(&spec.name, launch(o, p, choice.tile, Form::default()), choice.reason);
+            let (w, y, bias) = (self.range(buffer), self.range(y), fused.map(|bias| self.range(bias)));
+            let o = GemvOperands { w, v: None, x, step: block, ids: None, bias, y };
+            step.launch_because(&spec.name, launch(o, p, choice.tile, form), choice.reason);
         }
-        if let Some(bias) = bias {
+        if let Some(bias) = bias.filter(|_| fused.is_none()) {
             let b = self.floats(bias);
             let args = AddBiasArgs {
                 b: self.range(b).into(),
@@ -369,19 +339,49 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Rows of x in blocks of integers: made once for all products with the same value.
-    fn blocks(&mut self, step: &mut Step, o: Operands, k: u32, scratch: &mut Scratch) -> BufferRange {
-        if let Some(blocks) = step.blocks.filter(|b| b.value.is_some() && b.value == o.value) {
-            return self.range(blocks.buffer);
+    /// A value as what a matrix multiplies.
+    fn operands(&self, step: &Step, x: ValueId) -> Operands {
+        let (rows, block) = (step.class.rows, self.range(self.fixed.step));
+        Operands { x: step.values.get(&x).copied(), value: Some(x), block, rows }
+    }
+
+    /// Rows of x as f32.
+    fn rows(&self, operands: Operands) -> Result<BufferRange, PlanError> {
+        let made = operands.x.map(|x| self.range(x));
+        made.ok_or(PlanError::Word { word: "a product of f32 rows that are there as blocks alone" })
+    }
+
+    /// Rows of x in blocks of integers: made once for all products with the same value, if not by who made the value.
+    fn blocks(
+        &mut self,
+        step: &mut Step,
+        o: Operands,
+        k: u32,
+        scratch: &mut Scratch,
+    ) -> Result<BufferRange, PlanError> {
+        if let Some(blocks) = step.packed.get(&o.value).filter(|_| o.value.is_some()) {
+            return Ok(self.range(blocks.buffer));
         }
-        step.forget_blocks(scratch);
+        step.forget_blocks(o.value, scratch);
+        let y = self.take_blocks(step, o.value, k, scratch);
+        let p = activations::QuantizeRowsPush { rows: o.rows, k, used: 1 };
+        let call = activations::call(self.rows(o)?, o.block, y, p, gemv::subgroup(self.caps));
+        step.launch("blocks", call);
+        Ok(y)
+    }
+
+    /// Room for a value in blocks.
+    fn take_blocks(
+        &mut self,
+        step: &mut Step,
+        value: Option<ValueId>,
+        k: u32,
+        scratch: &mut Scratch,
+    ) -> BufferRange {
         let width = usize::try_from(activations::row_bytes(1, k) / 4).unwrap_or(usize::MAX);
         let buffer = scratch.take(width, &mut self.buffers);
-        step.blocks = Some(Blocks { value: o.value, buffer, width });
-        let p = activations::QuantizeRowsPush { rows: o.rows, k, used: 1 };
-        let y = self.range(buffer);
-        step.launch("blocks", activations::call(o.x, o.block, y, p));
-        y
+        step.packed.insert(value, Blocks { buffer, width });
+        self.range(buffer)
     }
 
     fn rope(
@@ -472,7 +472,7 @@ impl<'a> Planner<'a> {
         };
         step.launch("outputs", Call::new(GatherRows::new(), &gathered));
         let operands = Operands {
-            x: self.range(self.fixed.hidden),
+            x: Some(self.fixed.hidden),
             value: None,
             block: self.range(self.fixed.output_step),
             rows: outputs,
@@ -516,8 +516,8 @@ impl<'a> Planner<'a> {
 /// Rows that a matrix multiplies.
 #[derive(Debug, Clone, Copy)]
 struct Operands {
-    /// Where they are, and which value of the graph they are, if one.
-    x: BufferRange,
+    /// Where they are as f32, if anywhere, and which value of the graph they are, if one.
+    x: Option<usize>,
     value: Option<ValueId>,
     /// The step block that counts them, and how many there may be.
     block: BufferRange,
@@ -527,7 +527,6 @@ struct Operands {
 /// A value in blocks of integers.
 #[derive(Debug, Clone, Copy)]
 struct Blocks {
-    value: Option<ValueId>,
     buffer: usize,
     width: usize,
 }
@@ -535,9 +534,9 @@ struct Blocks {
 /// A step being planned.
 struct Step {
     class: StepClass,
-    /// The value that was put into blocks last.
-    blocks: Option<Blocks>,
-    /// Where each live value is.
+    /// Live values in blocks; none for the outputs' hidden rows.
+    packed: BTreeMap<Option<ValueId>, Blocks>,
+    /// Live values as f32.
     values: BTreeMap<ValueId, usize>,
     launches: Vec<PlannedLaunch>,
     words: Vec<PlannedWord>,
@@ -545,18 +544,22 @@ struct Step {
 
 impl Step {
     fn new(class: StepClass) -> Self {
-        Step { class, blocks: None, values: BTreeMap::new(), launches: Vec::new(), words: Vec::new() }
+        let (packed, values) = (BTreeMap::new(), BTreeMap::new());
+        Step { class, packed, values, launches: Vec::new(), words: Vec::new() }
     }
 
-    /// Gives the buffer of the last blocks back.
-    fn forget_blocks(&mut self, scratch: &mut Scratch) {
-        if let Some(Blocks { buffer, width, .. }) = self.blocks.take() {
+    /// Gives the buffer of a value's blocks back.
+    fn forget_blocks(&mut self, value: Option<ValueId>, scratch: &mut Scratch) {
+        if let Some(Blocks { buffer, width }) = self.packed.remove(&value) {
             scratch.give(buffer, width);
         }
     }
 
-    fn buffers(&self, values: impl Iterator<Item = ValueId>) -> Vec<usize> {
-        values.filter_map(|value| self.values.get(&value).copied()).collect()
+    /// Where a value is: as f32, in blocks.
+    fn kept(&self, value: ValueId) -> Vec<Kept> {
+        let rows = self.values.get(&value).map(|buffer| Kept::Rows(*buffer));
+        let blocks = self.packed.get(&Some(value)).map(|blocks| Kept::Blocks(blocks.buffer));
+        rows.into_iter().chain(blocks).collect()
     }
 
     fn launch(&mut self, label: &str, call: Call) {

@@ -9,6 +9,7 @@ mod kernels;
 mod lower;
 mod matrices;
 mod memory;
+mod runs;
 mod scratch;
 mod target;
 mod text;
@@ -22,7 +23,7 @@ pub use self::error::PlanError;
 pub use self::kernels::{PlannedKernel, PlannedKernels};
 pub use self::memory::{ContextReason, ContextWish, Need, Remedy};
 pub use self::target::{CapsFileError, Target};
-use crate::graph::{Graph, Rope, TensorId};
+use crate::graph::{Graph, Rope, TensorId, ValueId};
 
 /// How many rows and outputs a recorded command has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,12 +121,30 @@ pub struct PlannedStep {
 pub struct PlannedWord {
     /// Nodes of the graph.
     pub nodes: Range<usize>,
-    /// Buffers of the first node's operands.
-    pub reads: Vec<usize>,
-    /// Buffer of each node's value.
-    pub writes: Vec<usize>,
+    /// Operands that come from other words, and where they are.
+    pub reads: Vec<(ValueId, Kept)>,
+    /// Where values are made, each with its node's place among `nodes`; a value nobody else reads may be nowhere.
+    pub writes: Vec<(usize, Kept)>,
     /// Launches of the step.
     pub launches: Range<usize>,
+}
+
+/// The buffer of a value, by index, and what it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// Rows of f32.
+    Rows(usize),
+    /// Rows of blocks of integers.
+    Blocks(usize),
+}
+
+impl Kept {
+    /// The buffer.
+    pub const fn buffer(self) -> usize {
+        match self {
+            Kept::Rows(buffer) | Kept::Blocks(buffer) => buffer,
+        }
+    }
 }
 
 /// Positions, and how they are kept in pages.

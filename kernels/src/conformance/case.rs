@@ -2,7 +2,10 @@
 
 use kiln_abi::{BufferRange, LaunchArgs};
 
-use crate::step::{StepRow, step_block};
+use crate::{
+    kv_type::KvType,
+    step::{StepRow, step_block},
+};
 
 /// A binding's content before the launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +47,28 @@ pub enum Content {
         /// For each value, the largest difference that the kernel's roundings explain.
         bounds: Vec<f64>,
     },
+    /// Rows of `k` values in blocks of integers, each within its bound.
+    Blocks {
+        /// Elements of a row.
+        k: usize,
+        /// As for `Near`.
+        values: Vec<f64>,
+        /// As for `Near`, with what the blocks round.
+        bounds: Vec<f64>,
+    },
+    /// Lines of keys or values in pages that are else as before the launch; each value within its bound.
+    Lines {
+        /// The first word of each line.
+        places: Vec<usize>,
+        /// Elements of a line.
+        head_dim: usize,
+        /// How they lie in it.
+        ty: KvType,
+        /// As for `Near`, line by line.
+        values: Vec<f64>,
+        /// As for `Near`, with what the type rounds.
+        bounds: Vec<f64>,
+    },
     /// 32-bit words, bit by bit.
     Words(Vec<u32>),
 }
@@ -52,7 +77,9 @@ impl Expected {
     /// Number of values or words.
     pub fn len(&self) -> usize {
         match &self.content {
-            Content::Near { values, .. } => values.len(),
+            Content::Near { values, .. } | Content::Blocks { values, .. } | Content::Lines { values, .. } => {
+                values.len()
+            }
             Content::Words(words) => words.len(),
         }
     }

@@ -6,6 +6,10 @@ use kiln_abi::{
 use thiserror::Error;
 
 use super::{Buffer, Case, Content, Expected};
+use crate::{
+    activations::{BLOCK, FIELDS, read_row},
+    reference::kv,
+};
 
 /// What outputs hold before the launch: a kernel that forgets an element leaves it.
 pub const SENTINEL: f32 = -999.25;
@@ -59,6 +63,18 @@ pub enum Failure {
         expected: u32,
         /// How many differ.
         different: usize,
+    },
+    /// A scale or a sum of a block of integers is not what its bytes say.
+    #[error("{case}: word {index} of output {binding}, {found:#010x}, does not fit its block's bytes")]
+    Blocks {
+        /// The case.
+        case: String,
+        /// The binding.
+        binding: usize,
+        /// The word.
+        index: usize,
+        /// What the kernel wrote.
+        found: u32,
     },
     /// A byte outside the ranges, or of an input, changed.
     #[error("{case}: byte {offset} of binding {binding}, {what}, was overwritten")]
@@ -184,6 +200,33 @@ fn compare(case: &Case, expected: &Expected, found: &[u32]) -> Result<f64, Failu
     let binding = expected.binding;
     match &expected.content {
         Content::Near { values, bounds } => compare_near(case, binding, (values, bounds), found),
+        Content::Blocks { k, values, bounds } => {
+            let mut read = Vec::with_capacity(values.len());
+            let row_words = k / BLOCK as usize * FIELDS as usize * 4;
+            for (row, words) in found.chunks_exact(row_words).enumerate() {
+                let values = read_row(words).map_err(|word| Failure::Blocks {
+                    case: case.name.clone(),
+                    binding,
+                    index: row * row_words + word,
+                    found: words[word],
+                })?;
+                read.extend(values.into_iter().map(f32::to_bits));
+            }
+            compare_near(case, binding, (values, bounds), &read)
+        }
+        Content::Lines { places, head_dim, ty, values, bounds } => {
+            let n = ty.line_words(u32::try_from(*head_dim).unwrap_or(u32::MAX)) as usize;
+            let mut rest = found.to_vec();
+            let mut read = Vec::with_capacity(values.len());
+            for &place in places {
+                let line = &mut rest[place..place + n];
+                read.extend(kv::decode(line, *head_dim, *ty).into_iter().map(f32::to_bits));
+                line.fill(SENTINEL.to_bits());
+            }
+            let beside = Content::Words(vec![SENTINEL.to_bits(); rest.len()]);
+            compare(case, &Expected { binding, content: beside }, &rest)?;
+            compare_near(case, binding, (values, bounds), &read)
+        }
         Content::Words(expected) => {
             match found.iter().zip(expected).position(|(found, expected)| found != expected) {
                 None => Ok(0.0),
@@ -227,8 +270,15 @@ fn falsified_is_refused(case: &Case, expected: &Expected, mut found: Vec<u32>) -
             let moved = (past + bounds[index]) as f32;
             if f64::from(moved) > past { moved } else { moved.next_up().next_up() }.to_bits()
         }
-        Content::Words(words) => words[index] ^ 1,
+        // The lowest bit of some element or scale, which the sums give away.
+        Content::Blocks { .. } => found[index] ^ 1,
+        Content::Lines { .. } | Content::Words(_) => found[index] ^ 1,
     };
+    // A line's lowest bit is within what its type rounds.
+    if let Content::Lines { places, .. } = &expected.content {
+        found[index] ^= 1;
+        found[places[places.len() / 2]] ^= 0x0040_0040;
+    }
     match compare(case, expected, &found) {
         Err(_) => Ok(()),
         Ok(_) => Err(Failure::Blind { case: case.name.clone(), binding: expected.binding, index }),

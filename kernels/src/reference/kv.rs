@@ -2,7 +2,11 @@
 
 use half::f16;
 
-use crate::kv_type::KvType;
+use super::Bounded;
+use crate::{
+    conformance::F16_ROUNDOFF,
+    kv_type::{KV_BLOCK, KvType, SMALLEST_SCALE},
+};
 
 /// Hadamard's transform of each run of 32, element i of it being Σ_j ± x[j] / √32, negative where i and j share an odd
 /// number of bits.
@@ -56,6 +60,33 @@ pub fn decode(words: &[u32], head_dim: usize, ty: KvType) -> Vec<f32> {
     };
     let values: Vec<f32> = (0..head_dim).map(value).collect();
     if ty == KvType::Q8_0 { mixed(&values) } else { values }
+}
+
+/// What lines of `x` can be off once they are kept as `ty`.
+pub fn rounded(x: &Bounded, head_dim: usize, ty: KvType) -> Vec<f64> {
+    let lines = x.values.chunks(head_dim).zip(x.bounds.chunks(head_dim));
+    lines.flat_map(|(values, bounds)| rounded_line(values, bounds, ty)).collect()
+}
+
+fn rounded_line(values: &[f64], bounds: &[f64], ty: KvType) -> Vec<f64> {
+    match ty {
+        KvType::F32 => bounds.to_vec(),
+        KvType::F16 => {
+            let off =
+                |(x, bound): (&f64, &f64)| bound + (x.abs() + bound) * F16_ROUNDOFF + f64::from(f32::EPSILON);
+            values.iter().zip(bounds).map(off).collect()
+        }
+        // Each of the mixed block is off by half of a scale, which its norm bounds and f16 rounds.
+        KvType::Q8_0 => {
+            let blocks = values.chunks(KV_BLOCK as usize).zip(bounds.chunks(KV_BLOCK as usize));
+            let off = blocks.flat_map(|(values, bounds)| {
+                let squares = values.iter().zip(bounds).map(|(x, bound)| (x.abs() + bound).powi(2));
+                let step = (squares.sum::<f64>().sqrt() / 254.0).max(f64::from(SMALLEST_SCALE));
+                bounds.iter().map(move |bound| bound + step / 2.0 * f64::from(KV_BLOCK).sqrt())
+            });
+            off.collect()
+        }
+    }
 }
 
 /// `line`, elements moved away from where the next rounding decides between two integers or two scales.

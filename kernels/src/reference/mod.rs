@@ -21,7 +21,7 @@ pub use attention::{AttentionShape, attention};
 pub use gemv::{Rows, gated, gemv};
 pub use glu::glu;
 pub use product::{product, product_of_halves};
-pub use rms_norm::rms_norm;
+pub use rms_norm::{moved, rms_norm};
 pub use rope::rope;
 pub use scale::scale;
 pub use soft_cap::soft_cap;

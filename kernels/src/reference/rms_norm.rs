@@ -24,3 +24,20 @@ pub fn rms_norm(x: &[f32], w: &[f32], eps: f32, depth: u32) -> Bounded {
     }
     out
 }
+
+/// `normed`, the norms of rows that may be off by the bounds of `x`, which moves them too.
+pub fn moved(mut normed: Bounded, x: &Bounded, w: &[f32], eps: f32) -> Bounded {
+    let n = w.len();
+    for (row, (values, off)) in x.values.chunks_exact(n).zip(x.bounds.chunks_exact(n)).enumerate() {
+        let mean = values.iter().map(|v| v * v).sum::<f64>() / n as f64 + f64::from(eps);
+        // Half the relative change of the mean square, an eighth more for what is not linear in it.
+        let change =
+            values.iter().zip(off).map(|(v, off)| v.abs() * off + off * off).sum::<f64>() / n as f64 / mean;
+        for (i, off) in off.iter().enumerate() {
+            let at = row * n + i;
+            let own = off * f64::from(w[i]).abs() / mean.sqrt();
+            normed.bounds[at] += own * (1.0 + change) + normed.values[at].abs() * change * 1.125;
+        }
+    }
+    normed
+}

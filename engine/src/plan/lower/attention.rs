@@ -24,7 +24,7 @@ impl Planner<'_> {
         if !attention::serves(head_dim, ty) {
             return Err(PlanError::HeadDim { found: words.head_dim, ty });
         }
-        let (n_head, n_head_kv) = (index("heads", words.n_head)?, index("heads", words.n_head_kv)?);
+        let n_head_kv = index("heads", words.n_head_kv)?;
         let (keys, values) = self.pages(layer)?;
         let Context { n_slots, max_pages, n_pages, .. } = self.context;
         let rows = step.class.rows;
@@ -38,9 +38,27 @@ impl Planner<'_> {
             p: KvStorePush { rows, n_head_kv, max_pages, n_slots, n_pages },
         };
         step.launch("kv_store", Call::new(KvStore::new(head_dim, ty), &store));
+        let q = step.values[&q];
+        self.attend(step, q, layer, words, y)
+    }
+
+    /// Attends to what is kept already; `q` is the buffer of the queries.
+    pub(super) fn attend(
+        &mut self,
+        step: &mut Step,
+        q: usize,
+        layer: usize,
+        words: Attention,
+        y: usize,
+    ) -> Result<(), PlanError> {
+        let head_dim = index("a head", words.head_dim)?;
+        let (n_head, n_head_kv) = (index("heads", words.n_head)?, index("heads", words.n_head_kv)?);
+        let (keys, values) = self.pages(layer)?;
+        let Context { n_slots, max_pages, n_pages, kv_type: ty, .. } = self.context;
+        let rows = step.class.rows;
         let window = words.window.map_or(0, |w| u32::try_from(w).unwrap_or(u32::MAX));
         let args = AttentionArgs {
-            q: self.range(step.values[&q]).into(),
+            q: self.range(q).into(),
             k_pages: self.range(keys).into(),
             v_pages: self.range(values).into(),
             step: self.range(self.fixed.step).into(),
@@ -63,7 +81,7 @@ impl Planner<'_> {
     }
 
     /// Keys and values of a layer.
-    fn pages(&mut self, layer: usize) -> Result<(usize, usize), PlanError> {
+    pub(super) fn pages(&mut self, layer: usize) -> Result<(usize, usize), PlanError> {
         if let Some(pages) = self.layers.get(&layer) {
             return Ok(*pages);
         }

@@ -1,0 +1,249 @@
+//! Launches that serve several words at once.
+
+use kiln_kernels::{
+    Call, attention,
+    gemv::{self, Arm, Form, GemvOperands, GemvPush, Shape},
+    heads::{Heads, HeadsArgs, HeadsForm, HeadsPush},
+    norm::{Norm, NormArgs, NormForm, NormPush, fours_each},
+};
+
+use super::{Planner, Step, index};
+use crate::graph::{Activation, Op, RopePairs, TensorId, ValueId};
+use crate::plan::{PlanError, StepClass, runs::Run, scratch::Scratch};
+
+impl Planner<'_> {
+    /// The longest run from node `at` on that this device has launches for.
+    pub(super) fn run(&mut self, class: StepClass, at: usize) -> Result<Run, PlanError> {
+        if !self.fuse {
+            return Ok(Run::Word);
+        }
+        let runs: Vec<Run> = self.runs.at(at).collect();
+        for run in runs {
+            if self.serves(class, run, at)? {
+                return Ok(run);
+            }
+        }
+        Ok(Run::Word)
+    }
+
+    fn serves(&mut self, class: StepClass, run: Run, at: usize) -> Result<bool, PlanError> {
+        let nodes = &self.graph.nodes[at..at + run.len()];
+        Ok(match (run, nodes) {
+            (Run::Norm { .. }, [.., norm]) => self.graph.widths[norm.output.0].is_multiple_of(4),
+            (Run::Gated, [gate, up, _]) => {
+                let (Op::Linear { weight: w, .. }, Op::Linear { weight: v, .. }) = (gate.op, up.op) else {
+                    return Ok(false);
+                };
+                let same = self.graph.tensors[w.0].shape == self.graph.tensors[v.0].shape
+                    && self.format(w)?.id == self.format(v)?.id;
+                same && self.matrix(w)?.1.len() == 1 && self.matrix(v)?.1.len() == 1 && class.rows > 0
+            }
+            (Run::Heads { .. }, [.., attention]) => {
+                let Op::Attention { attention: words, .. } = attention.op else { return Ok(false) };
+                attention::serves(index("a head", words.head_dim)?, self.context.kv_type)
+            }
+            _ => true,
+        })
+    }
+
+    /// Launches the words of a run, which starts at node `at`.
+    pub(super) fn launch(
+        &mut self,
+        step: &mut Step,
+        run: Run,
+        at: usize,
+        scratch: &mut Scratch,
+    ) -> Result<(), PlanError> {
+        let nodes = &self.graph.nodes[at..at + run.len()];
+        match (run, nodes) {
+            (Run::Norm { .. }, _) => self.norm(step, run, at, scratch),
+            (Run::Gated, [gate, up, glu]) => {
+                let (Op::Linear { x, weight: w, .. }, Op::Linear { weight: v, .. }) = (gate.op, up.op) else {
+                    return Ok(());
+                };
+                let Op::Glu { activation, .. } = glu.op else { return Ok(()) };
+                self.gated(step, x, (w, v), (activation, glu.output), scratch)
+            }
+            (Run::Heads { .. }, [.., attention]) => {
+                let Op::Attention { k, v, layer, attention: words, .. } = attention.op else { return Ok(()) };
+                let q = self.heads(step, run, at, scratch)?;
+                let y = scratch.take(self.graph.widths[attention.output.0], &mut self.buffers);
+                step.values.insert(attention.output, y);
+                debug_assert!(!step.values.contains_key(&k) && step.values.contains_key(&v));
+                self.attend(step, q, layer, words, y)
+            }
+            (_, [node, ..]) => self.node(step, node.op, node.output, scratch),
+            (_, []) => Ok(()),
+        }
+    }
+
+    /// Whether a value is read as f32, and whether in blocks.
+    fn wanted(&self, class: StepClass, value: ValueId) -> Result<(bool, bool), PlanError> {
+        let (mut rows, mut blocks) = (false, false);
+        for node in self.graph.nodes.iter().filter(|node| node.op.inputs().any(|x| x == value)) {
+            match node.op {
+                Op::Linear { weight, .. } if value != self.graph.hidden => {
+                    let packed = self.arm(class, weight)? == Arm::Dot4;
+                    (rows, blocks) = (rows || !packed, blocks || packed);
+                }
+                _ => rows = true,
+            }
+        }
+        Ok((rows, blocks))
+    }
+
+    /// The arm that multiplies with a matrix.
+    fn arm(&self, class: StepClass, weight: TensorId) -> Result<Arm, PlanError> {
+        let shape = &self.graph.tensors[weight.0].shape;
+        let (m, k) = (index("a matrix's number of rows", shape[0])?, index("a row", shape[1])?);
+        let shape = Shape { rows: class.rows, m, k, experts: false, float: !self.fuse };
+        Ok(self.format(weight)?.choose(shape, self.caps).arm)
+    }
+
+    fn norm(&mut self, step: &mut Step, run: Run, at: usize, scratch: &mut Scratch) -> Result<(), PlanError> {
+        let nodes = &self.graph.nodes[at..at + run.len()];
+        let Some((norm, before)) = nodes.split_last() else { return Ok(()) };
+        let Op::RmsNorm { x, gain, eps } = norm.op else { return Ok(()) };
+        // What the launch reads: x, and what is added to it.
+        let (x, b, g) = match *before {
+            [sum] => match sum.op {
+                Op::Add { a, b } => (a, Some(b), None),
+                _ => return Ok(()),
+            },
+            [post, sum] => match (post.op, sum.op) {
+                (Op::RmsNorm { x: b, gain, .. }, Op::Add { a, .. }) => (a, Some(b), Some(gain)),
+                _ => return Ok(()),
+            },
+            _ => (x, None, None),
+        };
+        let width = self.graph.widths[norm.output.0];
+        let n = index("a row", width)?;
+        let (rows, blocks) = self.wanted(step.class, norm.output)?;
+        let (x, b) = (self.range(step.values[&x]), b.map(|b| self.range(step.values[&b])));
+        let mut room = |value: ValueId, planner: &mut Self| {
+            let buffer = scratch.take(width, &mut planner.buffers);
+            step.values.insert(value, buffer);
+            planner.range(buffer)
+        };
+        let s = before.last().map(|sum| room(sum.output, self));
+        let y = rows.then(|| room(norm.output, self));
+        let q = blocks.then(|| self.take_blocks(step, Some(norm.output), n, scratch));
+        let (w, g) = (self.floats(gain), g.map(|g| self.floats(g)));
+        let args = NormArgs {
+            x: x.into(),
+            b: b.map(Into::into),
+            g: g.map(|g| self.range(g).into()),
+            w: self.range(w).into(),
+            step: self.range(self.fixed.step).into(),
+            s: s.map(Into::into),
+            y: y.map(Into::into),
+            q: q.map(Into::into),
+            p: NormPush { rows: step.class.rows, n, eps },
+        };
+        let form = NormForm { add: b.is_some(), post: g.is_some(), rows, blocks };
+        let kernel = Norm::new(form, fours_each(n), gemv::subgroup(self.caps));
+        let made = match (rows, blocks) {
+            (_, false) => "made as f32",
+            (false, _) => "made as blocks, since every reader multiplies integers",
+            _ => "made as f32 and as blocks, since both are read",
+        };
+        let reason = format!("{}; {made}", run.reason());
+        step.launch_because(&self.graph.tensors[gain.0].name, Call::new(kernel, &args), reason);
+        Ok(())
+    }
+
+    fn gated(
+        &mut self,
+        step: &mut Step,
+        x: ValueId,
+        (w, v): (TensorId, TensorId),
+        (activation, output): (Activation, ValueId),
+        scratch: &mut Scratch,
+    ) -> Result<(), PlanError> {
+        let (format, pieces) = self.matrix(w)?;
+        let (_, others) = self.matrix(v)?;
+        let (Some(gate), Some(up)) = (pieces.first(), others.first()) else { return Ok(()) };
+        let spec = &self.graph.tensors[w.0];
+        let (m, k) = (gate.m, index("a row", spec.shape[1])?);
+        let rows = step.class.rows;
+        let choice = format.choose(Shape { rows, m, k, experts: false, float: false }, self.caps);
+        let operands = self.operands(step, x);
+        let (x, launch) = match (choice.arm, format.gemv.dot4) {
+            (Arm::Dot4, Some(launch)) => (self.blocks(step, operands, k, scratch)?, launch),
+            _ => (self.rows(operands)?, format.gemv.float),
+        };
+        let y = scratch.take(self.graph.widths[output.0], &mut self.buffers);
+        step.values.insert(output, y);
+        let glu = Some(match activation {
+            Activation::Silu => gemv::Activation::Silu,
+            Activation::GeluTanh => gemv::Activation::Gelu,
+        });
+        let p =
+            GemvPush { rows, m, k, units: m * (k / format.unit), first: 0, stride: m, used: 1, sharing: 1 };
+        let (w, v, y) = (self.range(gate.buffer), Some(self.range(up.buffer)), self.range(y));
+        let o = GemvOperands { w, v, x, step: operands.block, ids: None, bias: None, y };
+        let reason = format!("{}; {}", Run::Gated.reason(), choice.reason);
+        step.launch_because(&spec.name, launch(o, p, choice.tile, Form { glu, ..Form::default() }), reason);
+        Ok(())
+    }
+
+    /// Makes heads ready; gives the buffer of the queries.
+    fn heads(
+        &mut self,
+        step: &mut Step,
+        run: Run,
+        at: usize,
+        scratch: &mut Scratch,
+    ) -> Result<usize, PlanError> {
+        let missing = PlanError::Word { word: "heads that are made in another order" };
+        let nodes = &self.graph.nodes[at..at + run.len()];
+        let [norms @ .., q, k, attention] = nodes else { return Err(missing) };
+        let (Op::Rope { x: q_in, rope, .. }, Op::Rope { x: k_in, .. }) = (q.op, k.op) else {
+            return Err(missing);
+        };
+        let Op::Attention { v, layer, attention: words, .. } = attention.op else { return Err(missing) };
+        let mut eps = 0.0;
+        let mut read = |i: usize, x: ValueId| match norms.get(i).map(|node| node.op) {
+            Some(Op::RmsNorm { x, gain, eps: own }) => {
+                eps = own;
+                (x, Some(gain))
+            }
+            _ => (x, None),
+        };
+        let ((q_in, q_gain), (k_in, k_gain)) = (read(0, q_in), read(1, k_in));
+        let [q_gain, k_gain] = [q_gain, k_gain].map(|gain| gain.map(|gain| self.floats(gain)));
+        let q_out = scratch.take(self.graph.widths[q.output.0], &mut self.buffers);
+        step.values.insert(q.output, q_out);
+        let ((keys, values), angles) = (self.pages(layer)?, self.angles(rope));
+        let head_dim = index("a head", words.head_dim)?;
+        let context = self.context;
+        let args = HeadsArgs {
+            q: self.range(step.values[&q_in]).into(),
+            k: self.range(step.values[&k_in]).into(),
+            v: self.range(step.values[&v]).into(),
+            q_gain: q_gain.map(|gain| self.range(gain).into()),
+            k_gain: k_gain.map(|gain| self.range(gain).into()),
+            angles: self.range(angles).into(),
+            step: self.range(self.fixed.step).into(),
+            table: self.range(self.fixed.table).into(),
+            q_out: self.range(q_out).into(),
+            k_pages: self.range(keys).into(),
+            v_pages: self.range(values).into(),
+            p: HeadsPush {
+                rows: step.class.rows,
+                n_head: index("heads", words.n_head)?,
+                n_head_kv: index("heads", words.n_head_kv)?,
+                n_rot: index("a head", rope.n_rot)?,
+                n_ctx: context.n_ctx,
+                max_pages: context.max_pages,
+                n_slots: context.n_slots,
+                n_pages: context.n_pages,
+                eps,
+            },
+        };
+        let form = HeadsForm { norm: q_gain.is_some(), halves: rope.pairs == RopePairs::Halves };
+        let kernel = Heads::new(form, head_dim, context.kv_type, gemv::subgroup(self.caps));
+        step.launch_because("heads", Call::new(kernel, &args), run.reason().to_owned());
+        Ok(q_out)
+    }
+}
