@@ -1,4 +1,4 @@
-//! `cargo xtask dump-diff REV`: what the kernels' words are now against what they were at a revision.
+//! `cargo xtask dump-diff REV [NAME]`: what the kernels' words are now against what they were at a revision.
 
 use std::fs;
 use std::path::Path;
@@ -10,8 +10,8 @@ use crate::process::{Result, capture, run};
 /// The program that writes words; an older revision is given it too.
 const DUMP: &str = "tests/golden/examples/dump.rs";
 
-/// Stages every kernel here and at `rev`, and prints what changed.
-pub(crate) fn dump_diff(rev: &str) -> Result<()> {
+/// Stages every kernel here and at `rev`, and prints what changed; in full where `name` is part of a kernel's.
+pub(crate) fn dump_diff(rev: &str, name: Option<&str>) -> Result<()> {
     let root = capture(Command::new("git").args(["rev-parse", "--show-toplevel"]))?;
     let root = Path::new(root.trim());
     let commit = format!("{rev}^{{commit}}");
@@ -30,7 +30,8 @@ pub(crate) fn dump_diff(rev: &str) -> Result<()> {
         dumped?;
     }
     let (old, new) = (old.display().to_string(), new.display().to_string());
-    let args = ["run", "--quiet", "-p", "kiln-golden", "--example", "dump_diff", "--", &old, &new];
+    let mut args = vec!["run", "--quiet", "-p", "kiln-golden", "--example", "dump_diff", "--", &old, &new];
+    args.extend(name);
     cargo::run_in(root, None, &args)
 }
 

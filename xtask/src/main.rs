@@ -38,7 +38,8 @@ usage: cargo xtask COMMAND
   golden               accept the snapshots of tests/golden and show what changed
   bench peer MODEL     another engine ($KILN_PEER) and kiln in turn, appended to bench/records; as for `kiln bench`
                        -p -n -d -r, and --rounds N, --no-rms; $KILN_BIN is a kiln that is built already
-  dump-diff REV        what the kernels' words are now against what they were at a revision
+  dump-diff REV [NAME] what the kernels' words are now against what they were at a revision; in full, of those with
+                       NAME in their name
   new-kernel NAME      a kernel that runs, its reference and their rows, to start from
 
 The cache is $KILN_CACHE, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.
@@ -59,7 +60,8 @@ fn main() -> ExitCode {
         ["docs"] => cargo::run(stages::DOC, stages::DOC_ENV),
         ["test", args @ ..] => return status(ci::test(args)),
         ["bench", "peer", args @ ..] => bench::peer(args),
-        ["dump-diff", rev] => dump_diff::dump_diff(rev),
+        ["dump-diff", rev] => dump_diff::dump_diff(rev, None),
+        ["dump-diff", rev, name] => dump_diff::dump_diff(rev, Some(name)),
         ["conformance"] => return status(ci::conformance(false)),
         ["conformance", "--all"] => return status(ci::conformance(true)),
         ["new-format", name] => new_format::new_format(name),

@@ -1,4 +1,4 @@
-//! `dump_diff OLD NEW`: what changed between two folders that `dump` wrote.
+//! `dump_diff OLD NEW [NAME]`: what changed between two folders that `dump` wrote, of all kernels or in full of some.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,15 +7,19 @@ use std::{
     process::ExitCode,
 };
 
-use kiln_golden::diff::{Change, compare};
+use kiln_golden::{
+    diff::{Change, compare},
+    report::Report,
+};
 
 type Result<T> = std::result::Result<T, Box<dyn error::Error>>;
 
 fn main() -> ExitCode {
-    let folders: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
-    let done = match folders.as_slice() {
-        [old, new] => report(old, new),
-        _ => Err("usage: dump_diff OLD NEW".into()),
+    let args: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
+    let done = match args.as_slice() {
+        [old, new] => report(old, new, None),
+        [old, new, name] => report(old, new, name.to_str()),
+        _ => Err("usage: dump_diff OLD NEW [NAME]".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -37,24 +41,20 @@ fn read(folder: &Path) -> Result<BTreeMap<String, Vec<u32>>> {
     Ok(kernels)
 }
 
-fn report(old: &Path, new: &Path) -> Result<()> {
+fn report(old: &Path, new: &Path, only: Option<&str>) -> Result<()> {
     let (old, new) = (read(old)?, read(new)?);
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let (mut same, mut changed) = (0, 0);
-    for name in names {
+    let mut report = Report { whole: only.is_some(), ..Report::default() };
+    for name in names.into_iter().filter(|n| only.is_none_or(|only| n.contains(only))) {
         match (old.get(name), new.get(name)) {
             (Some(old), Some(new)) => match compare(old, new)? {
-                Change::Same => same += 1,
-                change => {
-                    changed += 1;
-                    println!("{name}: {change}");
-                }
+                Change::Same => report.same += 1,
+                change => report.changed.push((name.clone(), change)),
             },
-            (None, Some(new)) => println!("{name}: new, {} words", new.len()),
-            (Some(_), None) => println!("{name}: gone"),
-            (None, None) => {}
+            (None, _) => report.new.push(name.clone()),
+            (_, None) => report.gone.push(name.clone()),
         }
     }
-    println!("{same} kernels have the same words, {changed} others");
+    println!("{report}");
     Ok(())
 }

@@ -10,6 +10,7 @@ pub mod diff;
 pub mod fixtures;
 pub mod kernels;
 pub mod record;
+pub mod report;
 pub mod sketch;
 mod spirv_val;
 

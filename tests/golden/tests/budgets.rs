@@ -6,6 +6,7 @@ use kiln_golden::{
     costs::{Costs, NAMES},
     diff::{Change, compare},
     fixtures, kernels,
+    report::Report,
 };
 
 fn costs() -> Vec<(String, [u64; 8])> {
@@ -86,4 +87,36 @@ fn a_difference_is_told_by_meaning() {
     assert!(details.lines.iter().any(|l| l.starts_with("- ") && l.contains("FAdd")), "{details:?}");
     let Change::Changed(details) = compare(add, find("workgroup_sum")).unwrap() else { panic!() };
     assert!(details.costs.iter().any(|c| c == "barriers 0 -> 1"), "{details:?}");
+}
+
+#[test]
+fn alike_changes_are_shown_once() {
+    let all = fixtures::compile_all().unwrap();
+    let find = |name: &str| &all.iter().find(|k| k.name == name).unwrap().words;
+    let (add, sum) = (find("add"), find("workgroup_sum"));
+    let named = |name: &str, new| (name.to_owned(), compare(add, new).unwrap());
+    let changed = vec![
+        named("one(n: 1)", sum),
+        named("one(n: 2)", sum),
+        named("one(n: 3)", &renumbered(add)),
+        named("two<A>", sum),
+    ];
+    let new = vec!["three<A>".to_owned(), "three<B>".to_owned()];
+    let mut report = Report { same: 7, changed, new, ..Report::default() };
+    let text = report.to_string();
+    assert_eq!(text.matches("+ op ControlBarrier").count(), 2, "{text}");
+    for part in [
+        "one(n: 1): ",
+        "    and 1 like it, such as one(n: 2)",
+        "one(n: 3): the same instructions under other ids",
+        "lines; give the kernel's name to see them",
+        "three: 2 new",
+        "7 kernels have the same words, 4 have others, 2 are new, 0 gone",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    report.whole = true;
+    let text = report.to_string();
+    assert_eq!(text.matches("+ op ControlBarrier").count(), 3, "{text}");
+    assert!(!text.contains("like it") && !text.contains("to see them"), "{text}");
 }

@@ -93,6 +93,56 @@ mod bad {
         y[0] = Wide::decode(&unit, 3);
     }
 
+    pub struct Planar;
+
+    #[device]
+    impl TensorFormat for Planar {
+        const BLK: u32 = 32;
+        const UNIT: u32 = 32;
+        const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(4)];
+
+        fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+            let scale = u.word(1, 0); //~ E022 word
+            splat((scale + u.word(0, at >> 3)) as f32)
+        }
+    }
+
+    #[kernel(local_size = 32, subgroup = 32, grid = 1)]
+    pub fn captured(w: &Buf<u32>, y: &BufMut<f32>) {
+        dims!(R = 16, C = 32);
+        let units = w[0];
+        let tensor = comptime!(Tensor::new::<Planar>(w, units));
+        let all = through::rows::<Planar>(R, C, comptime!(kiln_abi::spirv::ClampMode::Undefined)).slice((0, R, 0, C));
+        let tile = Tile::<f16, MatA, Sg, R, C>::load_decoded(comptime!(&tensor), all, comptime!(false));
+        let zero = Tile::<f16, MatB, Sg, C, R>::zero();
+        let sums = mul_add(tile, zero, Tile::<f32, Acc, Sg, R, R>::zero());
+        tile::store(sums, y, 0, 16);
+    }
+
+    pub struct SmallFirst;
+
+    #[device]
+    impl TensorFormat for SmallFirst {
+        const BLK: u32 = 32;
+        const UNIT: u32 = 32;
+        const PLANES: &'static [Plane] = &[Plane::unit(2), Plane::unit(16)];
+
+        fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+            splat((u.small(0) + at) as f32)
+        }
+    }
+
+    #[kernel(local_size = 32, subgroup = 32, grid = 1)]
+    pub fn first_plane(w: &Buf<u32>, y: &BufMut<f32>) {
+        dims!(R = 16, C = 32);
+        let tensor = comptime!(Tensor::new::<SmallFirst>(w, 16u32.read()));
+        let all = through::rows::<SmallFirst>(R, C, comptime!(kiln_abi::spirv::ClampMode::Undefined)).slice((0, R, 0, C));
+        let tile = Tile::<f16, MatA, Sg, R, C>::load_decoded(comptime!(&tensor), all, comptime!(false)); //~ E131 Tile
+        let zero = Tile::<f16, MatB, Sg, C, R>::zero();
+        let sums = mul_add(tile, zero, Tile::<f32, Acc, Sg, R, R>::zero());
+        tile::store(sums, y, 0, 16);
+    }
+
     #[kernel(local_size = 8, grid = 1)]
     pub fn absent(#[when(n > 4)] x: &Buf<u32>, y: &BufMut<u32>, #[comptime] n: u32) {
         y[0] = x[1]; //~ E010 x[1], E013 x[1]
@@ -368,6 +418,56 @@ mod good {
         y[0] = Wide::decode(&unit, 3);
     }
 
+    pub struct Planar;
+
+    #[device]
+    impl TensorFormat for Planar {
+        const BLK: u32 = 32;
+        const UNIT: u32 = 32;
+        const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(4)];
+
+        fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+            let scale = u.word(1, 0);
+            splat((scale + u.word(0, at >> 3)) as f32)
+        }
+    }
+
+    #[kernel(local_size = 32, subgroup = 32, grid = 1)]
+    pub fn captured(w: &Buf<u32>, y: &BufMut<f32>) {
+        dims!(R = 16, C = 32);
+        let units = w.len() / 5;
+        let tensor = comptime!(Tensor::new::<Planar>(w, units));
+        let all = through::rows::<Planar>(R, C, comptime!(kiln_abi::spirv::ClampMode::Undefined)).slice((0, R, 0, C));
+        let tile = Tile::<f16, MatA, Sg, R, C>::load_decoded(comptime!(&tensor), all, comptime!(false));
+        let zero = Tile::<f16, MatB, Sg, C, R>::zero();
+        let sums = mul_add(tile, zero, Tile::<f32, Acc, Sg, R, R>::zero());
+        tile::store(sums, y, 0, 16);
+    }
+
+    pub struct WideFirst;
+
+    #[device]
+    impl TensorFormat for WideFirst {
+        const BLK: u32 = 32;
+        const UNIT: u32 = 32;
+        const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(2)];
+
+        fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+            splat((u.small(1) + at) as f32)
+        }
+    }
+
+    #[kernel(local_size = 32, subgroup = 32, grid = 1)]
+    pub fn first_plane(w: &Buf<u32>, y: &BufMut<f32>) {
+        dims!(R = 16, C = 32);
+        let tensor = comptime!(Tensor::new::<WideFirst>(w, 16u32.read()));
+        let all = through::rows::<WideFirst>(R, C, comptime!(kiln_abi::spirv::ClampMode::Undefined)).slice((0, R, 0, C));
+        let tile = Tile::<f16, MatA, Sg, R, C>::load_decoded(comptime!(&tensor), all, comptime!(false));
+        let zero = Tile::<f16, MatB, Sg, C, R>::zero();
+        let sums = mul_add(tile, zero, Tile::<f32, Acc, Sg, R, R>::zero());
+        tile::store(sums, y, 0, 16);
+    }
+
     #[kernel(local_size = 8, grid = 1)]
     pub fn absent(#[when(n > 4)] x: &Buf<u32>, y: &BufMut<u32>, #[comptime] n: u32) {
         if comptime!(n > 4) {
@@ -573,7 +673,7 @@ pub fn staged() -> Vec<(&'static str, Staged, Staged)> {
     let mut all = pairs! {
         Literals Indices Lengths Arithmetic Sizes Steps Dimensions HostJump Recursion MutualRecursion Unreachable
         Escape Unused Clusters Reuses BarrierInBranch BarrierAfterReturn BarrierInLoop SubgroupInBranch ManyInvocations MuchMemory
-        BeyondTheArm Planes Renamed
+        BeyondTheArm Planes Renamed Captured FirstPlane
     };
     all.push(("Absent", bad::Absent::new(4).stage(), good::Absent::new(4).stage()));
     all

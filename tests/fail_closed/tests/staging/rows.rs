@@ -83,6 +83,7 @@ const ROWS: &[(&str, &[&str])] = &[
     ("mixed types", &["mixed_addition", "mixed_comparison", "mixed_store", "mixed_arms", "store_of_half"]),
     ("a value of the device known to the host", &["comptime_from_value", "mutable_comptime", "HostJump"]),
     ("a value outside its block", &["Escape"]),
+    ("a value captured where none can be", &["Captured"]),
     ("named dimensions", &["dimension_undeclared", "Dimensions", "Renamed"]),
     ("arithmetic without a result", &["Arithmetic", "Sizes"]),
     ("a barrier that some invocations miss", &["BarrierInBranch", "BarrierAfterReturn", "BarrierInLoop"]),
@@ -115,7 +116,7 @@ const ROWS: &[(&str, &[&str])] = &[
     ("more than every device has", &["ManyInvocations", "MuchMemory"]),
     ("a buffer that a variant lacks", &["Absent", "when_on_push", "when_of_value"]),
     ("a view of what is written", &["view_of_written"]),
-    ("a plane that a format lacks", &["Planes"]),
+    ("a plane that a format lacks, or that no load can step through", &["Planes", "FirstPlane"]),
     ("a capability beyond the arm", &["BeyondTheArm", "requires_unknown"]),
 ];
 
