@@ -51,6 +51,38 @@ pub fn fold_all(
     total
 }
 
+/// As [`fold_all`], the largest.
+#[device]
+pub fn most_of_all(
+    own: f32,
+    values: &Shared<f32>,
+    t: u32,
+    #[comptime] local: u32,
+    #[comptime] subgroup: Option<u32>,
+) -> f32 {
+    if comptime!(subgroup.is_some()) {
+        let mut most = own;
+        for mask in comptime!(halves(RUN)) {
+            let other = subgroup::shuffle_xor(most, mask);
+            most = max(most, other);
+        }
+        if (t & (RUN - 1)) == 0 {
+            values[t / RUN] = most;
+        }
+        barrier();
+    } else {
+        values[t] = own;
+        fold_max(&values, t, comptime!(RUN));
+    }
+    let each = comptime!(if subgroup.is_some() { 1 } else { RUN });
+    let mut most = values[0];
+    for i in comptime!(1..local / RUN) {
+        most = max(most, values[i * each]);
+    }
+    barrier();
+    most
+}
+
 /// Adds up `sums` in runs of `n` (a power of two), for the invocation `t` of the workgroup; every invocation has to
 /// come here. The total of a run is in its first element, visible to all.
 #[device]

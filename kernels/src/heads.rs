@@ -90,10 +90,15 @@ pub fn heads(
     #[comptime] subgroup: Option<u32>,
 ) {
     let (h, r) = (workgroup_id_x(), workgroup_id_y());
-    if r >= n_rows(&step) {
-        return;
+    // A single row is there in every step: nobody waits for the count.
+    if p.rows > 1 {
+        if r >= n_rows(&step) {
+            return;
+        }
     }
     let t = local_id();
+    // Asked for before it is used.
+    let position = row_position(&step, r);
     let is_key = h >= p.n_head;
     let line = Shared::<f32>::new(head_dim);
     let value = Shared::<f32>::new(head_dim);
@@ -126,7 +131,6 @@ pub fn heads(
         }
     }
     barrier();
-    let position = row_position(&step, r);
     for j in (t..p.n_rot / 2).step_by(LOCAL_SIZE) {
         let angle = angles[position * (p.n_rot / 2) + j];
         let a = if comptime!(form.halves) { j } else { 2 * j };

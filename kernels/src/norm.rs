@@ -3,9 +3,9 @@
 //! of integers, or both.
 //!
 //! Source: as [`crate::rms_norm`]. Shapes: x, b, s, y `[rows, n]`, g, w `[n]`, all f32; q as [`crate::activations`].
-//! A workgroup owns a row; invocation t has elements 4 t to 4 t + 3, 4 (t + 256) and on, and keeps them in registers.
+//! A workgroup owns a row; invocation t has elements 4 t to 4 t + 3, 4 (t + local) and on, and keeps them in registers.
 //! Traffic: each operand once, memory-bound.
-//! Numerics: f32 throughout; the order of the sum depends on n alone, so every subgroup size gives the same bits.
+//! Numerics: f32 throughout; the order of the sum depends on n and the workgroup alone, so every subgroup size gives the same bits.
 
 use std::fmt;
 
@@ -54,15 +54,20 @@ pub struct NormPush {
     pub eps: f32,
 }
 
+/// Invocations of a workgroup that every device has.
 const LOCAL_SIZE: u32 = 256;
 
-/// Fours that an invocation owns of a row of `n`.
-pub const fn fours_each(n: u32) -> u32 {
-    n.div_ceil(4 * LOCAL_SIZE)
+/// Invocations for rows of `n` where a workgroup may have `most`, and the fours that each owns.
+pub const fn cut(n: u32, most: u32) -> (u32, u32) {
+    let mut local = LOCAL_SIZE;
+    while local < n / 4 && 2 * local <= most && local < 1024 {
+        local *= 2;
+    }
+    (local, n.div_ceil(4 * local))
 }
 
 /// The kernel.
-#[kernel(local_size = LOCAL_SIZE, subgroup = subgroup, grid = p.rows)]
+#[kernel(local_size = local, subgroup = subgroup, invocations = local, grid = p.rows)]
 pub fn norm(
     #[len(p.rows * (p.n / 4))] x: &Buf<Vec4<f32>>,
     #[when(form.add)]
@@ -84,57 +89,66 @@ pub fn norm(
     q: &BufMut<u32>,
     #[push] p: NormPush,
     #[comptime] form: NormForm,
+    #[comptime] local: u32,
     #[comptime] each: u32,
     #[comptime] subgroup: Option<u32>,
 ) {
     let r = workgroup_id_x();
-    if r >= n_rows(&step) {
-        return;
+    // A single row is there in every step: nobody waits for the count.
+    if p.rows > 1 {
+        if r >= n_rows(&step) {
+            return;
+        }
     }
     let (t, fours) = (local_id(), p.n / 4);
     let first = r * fours;
-    let partial = Shared::<f32>::new(comptime!(fold_all_len(LOCAL_SIZE, subgroup)));
+    let partial = Shared::<f32>::new(comptime!(fold_all_len(local, subgroup)));
+    // Everything is asked for before any of it is used.
     let mut v = [splat::<Vec4<f32>>(0.0); each];
+    let mut gains = [splat::<Vec4<f32>>(0.0); each];
     for i in comptime!(0..each) {
-        v[i] = x[first + min(t + i * LOCAL_SIZE, fours - 1)];
+        v[i] = x[first + min(t + i * local, fours - 1)];
+        gains[i] = w[min(t + i * local, fours - 1)];
     }
     if comptime!(form.add) {
         let mut added = [splat::<Vec4<f32>>(0.0); each];
         for i in comptime!(0..each) {
-            added[i] = b[first + min(t + i * LOCAL_SIZE, fours - 1)];
+            added[i] = b[first + min(t + i * local, fours - 1)];
         }
         if comptime!(form.post) {
+            let mut posts = [splat::<Vec4<f32>>(0.0); each];
+            for i in comptime!(0..each) {
+                posts[i] = g[min(t + i * local, fours - 1)];
+            }
             let mut squares = 0.0;
             for i in comptime!(0..each) {
-                squares += select(t + i * LOCAL_SIZE < fours, square(added[i]), 0.0);
+                squares += select(t + i * local < fours, square(added[i]), 0.0);
             }
-            let sum = fold_all(squares, &partial, t, comptime!(LOCAL_SIZE), comptime!(subgroup));
+            let sum = fold_all(squares, &partial, t, comptime!(local), comptime!(subgroup));
             let scale = inverse_sqrt(sum / (p.n as f32) + p.eps);
             for i in comptime!(0..each) {
-                let gain = g[min(t + i * LOCAL_SIZE, fours - 1)];
                 let four = added[i];
-                added[i] = four * splat::<Vec4<f32>>(scale) * gain;
+                added[i] = four * splat::<Vec4<f32>>(scale) * posts[i];
             }
         }
         for i in comptime!(0..each) {
             let four = v[i] + added[i];
             v[i] = four;
-            if t + i * LOCAL_SIZE < fours {
-                s[first + t + i * LOCAL_SIZE] = four;
+            if t + i * local < fours {
+                s[first + t + i * local] = four;
             }
         }
     }
     let mut squares = 0.0;
     for i in comptime!(0..each) {
-        squares += select(t + i * LOCAL_SIZE < fours, square(v[i]), 0.0);
+        squares += select(t + i * local < fours, square(v[i]), 0.0);
     }
-    let sum = fold_all(squares, &partial, t, comptime!(LOCAL_SIZE), comptime!(subgroup));
+    let sum = fold_all(squares, &partial, t, comptime!(local), comptime!(subgroup));
     let scale = inverse_sqrt(sum / (p.n as f32) + p.eps);
-    let shared = Shared::<u32>::new(comptime!(if form.blocks { put_len(LOCAL_SIZE, subgroup) } else { 1 }));
+    let shared = Shared::<u32>::new(comptime!(if form.blocks { put_len(local, subgroup) } else { 1 }));
     for i in comptime!(0..each) {
-        let at = t + i * LOCAL_SIZE;
-        let gain = w[min(at, fours - 1)];
-        let four = v[i] * splat::<Vec4<f32>>(scale) * gain;
+        let at = t + i * local;
+        let four = v[i] * splat::<Vec4<f32>>(scale) * gains[i];
         if comptime!(form.rows) {
             if at < fours {
                 y[first + at] = four;
@@ -164,27 +178,31 @@ pub fn forms() -> Vec<NormForm> {
 /// One variant for each form, and for each length of row and way to fold with the richest of them.
 pub fn variants() -> Vec<Variant> {
     let rich = NormForm { add: true, post: true, rows: true, blocks: true };
-    let plain = forms().into_iter().map(|form| (form, 1, None));
-    let others = [(1, Some(SUBGROUP)), (2, None), (2, Some(SUBGROUP))].map(|(each, s)| (rich, each, s));
-    let variant = |(form, each, subgroup): (NormForm, u32, Option<u32>)| {
-        // The longest row that needs so many, and a short one.
-        let rows: &[(u32, u32)] = if each == 1 { &[(1, 32), (3, 576), (2, 1024)] } else { &[(2, 1056)] };
-        let odd = (!form.blocks && each == 1).then_some((2, 68));
-        let shapes: Vec<_> = rows.iter().copied().chain(odd).collect();
-        let cases = move || shapes.iter().map(|shape| case((form, each, subgroup), *shape)).collect();
-        Variant::new("norm", Norm::new(form, each, subgroup), cases)
+    let plain = forms().into_iter().map(|form| (form, (LOCAL_SIZE, 1), None));
+    let others = [(256, 1), (256, 2), (512, 1), (1024, 2)].map(|cut| (rich, cut, Some(SUBGROUP)));
+    let folded = [(256, 2), (1024, 1)].map(|cut| (rich, cut, None));
+    let variant = |(form, (local, each), subgroup): (NormForm, (u32, u32), Option<u32>)| {
+        // A row that needs so many, and shorter ones.
+        let long = 4 * local * each - 32;
+        let rows: &[(u32, u32)] =
+            if (local, each) == (256, 1) { &[(1, 32), (3, 576), (2, 1024)] } else { &[(2, long)] };
+        let odd = (!form.blocks && (local, each) == (256, 1)).then_some((2, 68));
+        let shapes: Vec<(u32, u32)> = rows.iter().copied().chain(odd).collect();
+        let cases =
+            move || shapes.iter().map(|shape| case((form, (local, each), subgroup), *shape)).collect();
+        Variant::new("norm", Norm::new(form, local, each, subgroup), cases)
     };
-    plain.chain(others).map(variant).collect()
+    plain.chain(others).chain(folded).map(variant).collect()
 }
 
-fn case((form, each, subgroup): (NormForm, u32, Option<u32>), (rows, n): (u32, u32)) -> Case {
+fn case((form, (local, each), subgroup): (NormForm, (u32, u32), Option<u32>), (rows, n): (u32, u32)) -> Case {
     const EPS: f32 = 1e-5;
     let mut random = Random::new(u64::from(rows) << 32 | u64::from(n));
     let elems = (rows * n) as usize;
     let (x, b) = (random.units(elems), random.units(elems));
     let (g, w) = (random.units(n as usize), random.units(n as usize));
     // An invocation's own sums, then the tree and the runs.
-    let depth = 2 * each + 2 + 5 + LOCAL_SIZE / 32;
+    let depth = 2 * each + 2 + 5 + local / 32;
     let Sums { sum, normed } = sums(&x, &b, &g, &w, form, EPS, depth);
     let mut buffers = vec![Buffer::Input(f32_bytes(&x))];
     buffers.extend(form.add.then(|| Buffer::Input(f32_bytes(&b))));
@@ -216,7 +234,7 @@ fn case((form, each, subgroup): (NormForm, u32, Option<u32>), (rows, n): (u32, u
             let has = [true, form.add, form.post, true, true, form.add, form.rows, form.blocks];
             let at = |i: usize| has[..i].iter().filter(|has| **has).count();
             let some = |i: usize| has[i].then(|| r[at(i)]);
-            Norm::new(form, each, subgroup).bind(&NormArgs {
+            Norm::new(form, local, each, subgroup).bind(&NormArgs {
                 x: r[0].into(),
                 b: some(1).map(Into::into),
                 g: some(2).map(Into::into),

@@ -45,7 +45,10 @@ pub(super) fn stage(
 
 /// Role of a kernel, and the reason for it among those of the same role and format.
 fn choice(name: &str, registry: &Registry) -> (String, String) {
-    let Some(found) = registry.variants().find(|v| v.name == name) else {
+    // Tile and form aside, where no variant has just these.
+    let kind = |name: &str| name.split('(').next().map(str::to_owned);
+    let same = registry.variants().find(|v| v.name == name);
+    let Some(found) = same.or_else(|| registry.variants().find(|v| kind(&v.name) == kind(name))) else {
         return (name.to_owned(), "not in the registry".to_owned());
     };
     let mut arms: Vec<_> = registry

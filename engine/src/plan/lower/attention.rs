@@ -1,8 +1,10 @@
 //! Attention and the pages that it keeps.
 
+use kiln_abi::BufferRange;
 use kiln_kernels::{
     Call,
-    attention::{self, AttentionArgs, AttentionPush},
+    attention::{self, AttentionArgs, AttentionPush, Leaves},
+    gemv,
     kv_store::{KvStore, KvStoreArgs, KvStorePush, PAGE},
 };
 
@@ -39,7 +41,8 @@ impl Planner<'_> {
         };
         step.launch("kv_store", Call::new(KvStore::new(head_dim, ty), &store));
         let q = step.values[&q];
-        self.attend(step, q, layer, words, y)
+        let y = self.range(y);
+        self.attend(step, q, layer, words, (Leaves::Rows, y))
     }
 
     /// Attends to what is kept already; `q` is the buffer of the queries.
@@ -49,7 +52,7 @@ impl Planner<'_> {
         q: usize,
         layer: usize,
         words: Attention,
-        y: usize,
+        (leaves, y): (Leaves, BufferRange),
     ) -> Result<(), PlanError> {
         let head_dim = index("a head", words.head_dim)?;
         let (n_head, n_head_kv) = (index("heads", words.n_head)?, index("heads", words.n_head_kv)?);
@@ -63,7 +66,8 @@ impl Planner<'_> {
             v_pages: self.range(values).into(),
             step: self.range(self.fixed.step).into(),
             table: self.range(self.fixed.table).into(),
-            y: self.range(y).into(),
+            y: (leaves == Leaves::Rows).then(|| y.into()),
+            packed: (leaves == Leaves::Blocks).then(|| y.into()),
             p: AttentionPush {
                 rows,
                 n_head,
@@ -76,7 +80,8 @@ impl Planner<'_> {
                 soft_cap: words.soft_cap.unwrap_or(0.0),
             },
         };
-        step.launch("attention", Call::new(attention::Attention::new(head_dim, ty), &args));
+        let kernel = attention::Attention::new(head_dim, ty, leaves, gemv::subgroup(self.caps));
+        step.launch("attention", Call::new(kernel, &args));
         Ok(())
     }
 

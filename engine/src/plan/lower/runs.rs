@@ -1,10 +1,11 @@
 //! Launches that serve several words at once.
 
 use kiln_kernels::{
-    Call, attention,
+    Call, activations,
+    attention::{self, Leaves},
     gemv::{self, Arm, Form, GemvOperands, GemvPush, Shape},
     heads::{Heads, HeadsArgs, HeadsForm, HeadsPush},
-    norm::{Norm, NormArgs, NormForm, NormPush, fours_each},
+    norm::{self, Norm, NormArgs, NormForm, NormPush},
 };
 
 use super::{Planner, Step, index};
@@ -67,10 +68,21 @@ impl Planner<'_> {
             (Run::Heads { .. }, [.., attention]) => {
                 let Op::Attention { k, v, layer, attention: words, .. } = attention.op else { return Ok(()) };
                 let q = self.heads(step, run, at, scratch)?;
-                let y = scratch.take(self.graph.widths[attention.output.0], &mut self.buffers);
-                step.values.insert(attention.output, y);
                 debug_assert!(!step.values.contains_key(&k) && step.values.contains_key(&v));
-                self.attend(step, q, layer, words, y)
+                let width = self.graph.widths[attention.output.0];
+                let whole = words.head_dim.is_multiple_of(activations::BLOCK as usize);
+                let leaves = match self.wanted(step.class, attention.output)? {
+                    (false, true) if whole => Leaves::Blocks,
+                    _ => Leaves::Rows,
+                };
+                let y = if leaves == Leaves::Blocks {
+                    self.take_blocks(step, Some(attention.output), index("a row", width)?, scratch)
+                } else {
+                    let y = scratch.take(width, &mut self.buffers);
+                    step.values.insert(attention.output, y);
+                    self.range(y)
+                };
+                self.attend(step, q, layer, words, (leaves, y))
             }
             (_, [node, ..]) => self.node(step, node.op, node.output, scratch),
             (_, []) => Ok(()),
@@ -102,8 +114,8 @@ impl Planner<'_> {
 
     fn norm(&mut self, step: &mut Step, run: Run, at: usize, scratch: &mut Scratch) -> Result<(), PlanError> {
         let nodes = &self.graph.nodes[at..at + run.len()];
-        let Some((norm, before)) = nodes.split_last() else { return Ok(()) };
-        let Op::RmsNorm { x, gain, eps } = norm.op else { return Ok(()) };
+        let Some((last, before)) = nodes.split_last() else { return Ok(()) };
+        let Op::RmsNorm { x, gain, eps } = last.op else { return Ok(()) };
         // What the launch reads: x, and what is added to it.
         let (x, b, g) = match *before {
             [sum] => match sum.op {
@@ -116,9 +128,9 @@ impl Planner<'_> {
             },
             _ => (x, None, None),
         };
-        let width = self.graph.widths[norm.output.0];
+        let width = self.graph.widths[last.output.0];
         let n = index("a row", width)?;
-        let (rows, blocks) = self.wanted(step.class, norm.output)?;
+        let (rows, blocks) = self.wanted(step.class, last.output)?;
         let (x, b) = (self.range(step.values[&x]), b.map(|b| self.range(step.values[&b])));
         let mut room = |value: ValueId, planner: &mut Self| {
             let buffer = scratch.take(width, &mut planner.buffers);
@@ -126,8 +138,8 @@ impl Planner<'_> {
             planner.range(buffer)
         };
         let s = before.last().map(|sum| room(sum.output, self));
-        let y = rows.then(|| room(norm.output, self));
-        let q = blocks.then(|| self.take_blocks(step, Some(norm.output), n, scratch));
+        let y = rows.then(|| room(last.output, self));
+        let q = blocks.then(|| self.take_blocks(step, Some(last.output), n, scratch));
         let (w, g) = (self.floats(gain), g.map(|g| self.floats(g)));
         let args = NormArgs {
             x: x.into(),
@@ -141,7 +153,8 @@ impl Planner<'_> {
             p: NormPush { rows: step.class.rows, n, eps },
         };
         let form = NormForm { add: b.is_some(), post: g.is_some(), rows, blocks };
-        let kernel = Norm::new(form, fours_each(n), gemv::subgroup(self.caps));
+        let (local, each) = norm::cut(n, self.caps.limits.max_invocations);
+        let kernel = Norm::new(form, local, each, gemv::subgroup(self.caps));
         let made = match (rows, blocks) {
             (_, false) => "made as f32",
             (false, _) => "made as blocks, since every reader multiplies integers",
