@@ -27,7 +27,9 @@ const LOCAL_SIZE: u32 = 64;
 /// The kernel.
 #[kernel(local_size = LOCAL_SIZE, grid = [p.n.div_ceil(LOCAL_SIZE), p.rows])]
 pub fn add_bias(
-    #[len(p.n)] b: &Buf<f32>,
+    #[weight]
+    #[len(p.n)]
+    b: &Buf<f32>,
     #[len(4 + 4 * p.rows)] step: &Buf<u32>,
     #[len(p.rows * p.n)] y: &BufMut<f32>,
     #[push] p: AddBiasPush,

@@ -34,7 +34,9 @@ const LOCAL_SIZE: u32 = 64;
 /// The kernel.
 #[kernel(local_size = LOCAL_SIZE, grid = [(p.k / 4).div_ceil(LOCAL_SIZE), p.rows])]
 pub fn get_rows<F: TensorFormat>(
-    #[len(tensor_words::<F>(p.m * (p.k / F::UNIT)))] w: &Buf<u32>,
+    #[weight]
+    #[len(tensor_words::<F>(p.m * (p.k / F::UNIT)))]
+    w: &Buf<u32>,
     #[len(4 + 4 * p.rows)] step: &Buf<u32>,
     #[len(p.rows * (p.k / 4))] y: &BufMut<Vec4<f32>>,
     #[push] p: GetRowsPush,

@@ -73,10 +73,13 @@ pub fn norm(
     #[when(form.add)]
     #[len(p.rows * (p.n / 4))]
     b: &Buf<Vec4<f32>>,
+    #[weight]
     #[when(form.post)]
     #[len(p.n / 4)]
     g: &Buf<Vec4<f32>>,
-    #[len(p.n / 4)] w: &Buf<Vec4<f32>>,
+    #[weight]
+    #[len(p.n / 4)]
+    w: &Buf<Vec4<f32>>,
     #[len(4 + 4 * p.rows)] step: &Buf<u32>,
     #[when(form.add)]
     #[len(p.rows * (p.n / 4))]

@@ -36,7 +36,9 @@ const LOCAL_SIZE: u32 = 128;
 #[kernel(local_size = LOCAL_SIZE, grid = [p.groups, p.rows])]
 pub fn rms_norm(
     #[len(p.rows * p.groups * p.n)] x: &Buf<f32>,
-    #[len(p.n)] w: &Buf<f32>,
+    #[weight]
+    #[len(p.n)]
+    w: &Buf<f32>,
     #[len(4 + 4 * p.rows)] step: &Buf<u32>,
     #[len(p.rows * p.groups * p.n)] y: &BufMut<f32>,
     #[push] p: RmsNormPush,

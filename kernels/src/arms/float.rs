@@ -14,7 +14,10 @@ use crate::step::n_rows;
 /// The kernel.
 #[kernel(local_size = t.local, subgroup = t.subgroup, grid = [p.m.div_ceil(t.workgroup_rows()), p.rows.div_ceil(t.cols)])]
 pub fn gemv<F: TensorFormat>(
-    #[len(tensor_words::<F>(p.units))] w: &Buf<u32>,
+    #[weight]
+    #[len(tensor_words::<F>(p.units))]
+    w: &Buf<u32>,
+    #[weight]
     #[when(form.glu.is_some())]
     #[len(tensor_words::<F>(p.units))]
     v: &Buf<u32>,
@@ -23,6 +26,7 @@ pub fn gemv<F: TensorFormat>(
     #[when(form.experts)]
     #[len(p.rows)]
     ids: &Buf<u32>,
+    #[weight]
     #[when(form.bias)]
     #[len(p.m)]
     bias: &Buf<f32>,

@@ -51,7 +51,9 @@ impl fmt::Debug for Cm2Shape {
 )]
 pub fn gemm_cm2<F: TensorFormat>(
     #[len(p.n * p.k)] x: &Buf<f16>,
-    #[len(tensor_words::<F>(p.m * p.k / F::UNIT))] w: &Buf<u32>,
+    #[weight]
+    #[len(tensor_words::<F>(p.m * p.k / F::UNIT))]
+    w: &Buf<u32>,
     #[len(p.n * p.m)] y: &BufMut<f32>,
     #[push] p: GemmPush,
     #[comptime] shape: Cm2Shape,

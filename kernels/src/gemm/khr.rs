@@ -31,7 +31,9 @@ pub struct GemmPush {
 )]
 pub fn gemm_khr<T: Elem + tile::SumsTo<Sum>, Sum: Num + tile::TileElem + tile::Carries<Sum>, V>(
     #[len(p.n * (p.k / (V::BYTES / T::BYTES)))] x: &Buf<V>,
-    #[len(p.m * (p.k / (V::BYTES / T::BYTES)))] w: &Buf<V>,
+    #[weight]
+    #[len(p.m * (p.k / (V::BYTES / T::BYTES)))]
+    w: &Buf<V>,
     #[len(p.n * p.m)] y: &BufMut<Sum>,
     #[push] p: GemmPush,
     #[comptime] shape: KhrShape,
