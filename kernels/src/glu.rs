@@ -9,6 +9,7 @@ use kiln_dsl::prelude::*;
 
 use crate::{
     Variant,
+    arms::{Activation, activate},
     conformance::{Buffer, Case, Random, f32_bytes, plain_step},
     reference,
     step::n_rows,
@@ -25,11 +26,6 @@ pub struct GluPush {
 
 const LOCAL_SIZE: u32 = 64;
 
-/// √(2/π), of the tanh form of gelu.
-const GELU_SCALE: f32 = 0.797_884_6;
-/// The cubic term of the tanh form of gelu.
-const GELU_CUBE: f32 = 0.044_715;
-
 /// The kernel.
 #[kernel(local_size = LOCAL_SIZE, grid = [p.n.div_ceil(LOCAL_SIZE), p.rows])]
 pub fn glu(
@@ -44,10 +40,8 @@ pub fn glu(
     let i = global_id_x();
     if r < n_rows(&step) && i < p.n {
         let at = r * p.n + i;
-        let x = gate[at];
-        // gelu's tanh form is x · sigmoid(2 · √(2/π) · (x + 0.044715 · x³)).
-        let z = if gelu { 2.0 * GELU_SCALE * (x + GELU_CUBE * x * x * x) } else { x };
-        y[at] = x / (1.0 + exp(-z)) * up[at];
+        y[at] =
+            activate(gate[at], comptime!(if gelu { Activation::Gelu } else { Activation::Silu })) * up[at];
     }
 }
 
