@@ -131,6 +131,15 @@ pub fn packed_decode4<F: PackedFormat>(u: &Unit, at: u32) -> Vec4<f32> {
     )
 }
 
+/// The element `at` of a packed format, as [`packed_decode4`] gives it.
+#[device]
+pub fn packed_decode<F: PackedFormat>(u: &Unit, at: u32) -> f32 {
+    let word = F::lanes(&u, at >> 2);
+    let (scale, offset) = F::scale_offset(&u, at / F::GROUP);
+    let q = (word << (24 - (at & 3) * 8)) as i32 >> 24;
+    fma(q as f32, scale, offset)
+}
+
 /// A tensor on the device, seen by a kernel.
 pub struct Tensor {
     words: Buf<u32>,

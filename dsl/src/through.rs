@@ -556,7 +556,10 @@ where
     R: Dim,
     C: Dim,
 {
-    whole(Op::CooperativeMatrixConvertNV, tile.id, Tile::<To, U, S, R, C>::held(), Location::caller())
+    // One instruction changes elements, another the use.
+    let converted = crate::tile::convert::<To, T, crate::tile::Acc, S, R, C>(tile);
+    let held = Tile::<To, U, S, R, C>::held();
+    whole(Op::CooperativeMatrixConvertNV, converted.id, held, Location::caller())
 }
 
 /// A sum transposed, as a right factor.

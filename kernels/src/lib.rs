@@ -8,6 +8,7 @@ pub mod advance;
 pub mod argmax;
 pub mod arms;
 pub mod attention;
+pub mod attention_tile;
 mod call;
 pub mod conformance;
 mod fold;

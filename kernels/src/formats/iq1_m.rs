@@ -89,6 +89,10 @@ impl TensorFormat for Iq1M {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq1M>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Iq1M>(&u, at)
+    }
 }
 
 #[device]

@@ -76,6 +76,10 @@ impl TensorFormat for Iq1S {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq1S>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Iq1S>(&u, at)
+    }
 }
 
 #[device]

@@ -74,6 +74,10 @@ impl TensorFormat for Iq2S {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq2S>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Iq2S>(&u, at)
+    }
 }
 
 #[device]

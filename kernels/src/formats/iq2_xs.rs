@@ -71,6 +71,10 @@ impl TensorFormat for Iq2Xs {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq2Xs>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Iq2Xs>(&u, at)
+    }
 }
 
 #[device]

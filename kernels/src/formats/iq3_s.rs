@@ -82,6 +82,10 @@ impl TensorFormat for Iq3S {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq3S>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Iq3S>(&u, at)
+    }
 }
 
 #[device]

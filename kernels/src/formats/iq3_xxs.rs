@@ -71,6 +71,10 @@ impl TensorFormat for Iq3Xxs {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq3Xxs>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Iq3Xxs>(&u, at)
+    }
 }
 
 #[device]

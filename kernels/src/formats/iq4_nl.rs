@@ -69,6 +69,10 @@ impl TensorFormat for Iq4Nl {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq4Nl>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Iq4Nl>(&u, at)
+    }
 }
 
 #[device]

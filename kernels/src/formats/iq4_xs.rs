@@ -83,6 +83,10 @@ impl TensorFormat for Iq4Xs {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq4Xs>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Iq4Xs>(&u, at)
+    }
 }
 
 #[device]

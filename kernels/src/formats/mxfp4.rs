@@ -75,6 +75,10 @@ impl TensorFormat for Mxfp4 {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Mxfp4>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Mxfp4>(&u, at)
+    }
 }
 
 #[device]

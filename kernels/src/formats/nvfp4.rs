@@ -82,6 +82,10 @@ impl TensorFormat for Nvfp4 {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Nvfp4>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Nvfp4>(&u, at)
+    }
 }
 
 #[device]

@@ -71,6 +71,10 @@ impl TensorFormat for Q2K {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Q2K>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Q2K>(&u, at)
+    }
 }
 
 #[device]

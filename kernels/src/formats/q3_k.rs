@@ -92,6 +92,10 @@ impl TensorFormat for Q3K {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Q3K>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Q3K>(&u, at)
+    }
 }
 
 #[device]

@@ -79,6 +79,10 @@ impl TensorFormat for Q4_0 {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Q4_0>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Q4_0>(&u, at)
+    }
 }
 
 #[device]

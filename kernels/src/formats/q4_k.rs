@@ -72,6 +72,10 @@ impl TensorFormat for Q4K {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Q4K>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Q4K>(&u, at)
+    }
 }
 
 #[device]

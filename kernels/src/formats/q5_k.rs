@@ -81,6 +81,10 @@ impl TensorFormat for Q5K {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Q5K>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Q5K>(&u, at)
+    }
 }
 
 #[device]

@@ -82,6 +82,10 @@ impl TensorFormat for Q6K {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Q6K>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Q6K>(&u, at)
+    }
 }
 
 #[device]

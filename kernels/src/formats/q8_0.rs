@@ -66,6 +66,10 @@ impl TensorFormat for Q8_0 {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Q8_0>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Q8_0>(&u, at)
+    }
 }
 
 #[device]

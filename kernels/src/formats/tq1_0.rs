@@ -73,6 +73,10 @@ impl TensorFormat for Tq1_0 {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Tq1_0>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Tq1_0>(&u, at)
+    }
 }
 
 #[device]

@@ -63,6 +63,10 @@ impl TensorFormat for Tq2_0 {
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Tq2_0>(&u, at)
     }
+
+    fn decode(u: &Unit, at: u32) -> f32 {
+        packed_decode::<Tq2_0>(&u, at)
+    }
 }
 
 #[device]

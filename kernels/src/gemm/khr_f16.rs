@@ -52,7 +52,7 @@ fn case(shape: KhrShape, (n, m, k): (u32, u32, u32)) -> Case {
 }
 
 /// Random numbers of -1..1 that f16 holds, and their bytes.
-pub(super) fn halves(random: &mut Random, n: u32) -> (Vec<f32>, Vec<u8>) {
+pub(crate) fn halves(random: &mut Random, n: u32) -> (Vec<f32>, Vec<u8>) {
     let halves: Vec<f16> = (0..n).map(|_| f16::from_f32(random.unit())).collect();
     let bytes = halves.iter().flat_map(|h| h.to_le_bytes()).collect();
     (halves.into_iter().map(f16::to_f32).collect(), bytes)

@@ -7,6 +7,7 @@ mod khr_s8;
 mod shape;
 
 pub use khr_f16::GemmF16;
+pub(crate) use khr_f16::halves;
 pub use khr_s8::GemmS8;
 pub use shape::KhrShape;
 

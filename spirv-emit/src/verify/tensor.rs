@@ -180,9 +180,7 @@ fn whole_fits(facts: &Facts<'_>, inst: &Inst) -> Option<bool> {
     let acc = from.of == MatrixUse::MatrixAccumulatorKHR;
     Some(match inst.op {
         CooperativeMatrixConvertNV => {
-            acc && from != to
-                && MatrixType { elem: to.elem, of: to.of, ..from } == to
-                && from.elem.is_float() == to.elem.is_float()
+            acc && from != to && MatrixType { of: to.of, ..from } == to
         }
         CooperativeMatrixTransposeNV => {
             let turned = MatrixType { rows: from.cols, cols: from.rows, of: MatrixUse::MatrixBKHR, ..from };

@@ -60,6 +60,19 @@ fn they_equal_their_references_on_the_device() {
     assert!(messages.is_empty(), "the validation layer says:\n{}", messages.join("\n"));
 }
 
+#[test]
+fn kernels_on_matrices_of_a_subgroup_ask_for_no_vendor_s_capability() {
+    let (mut with, mut without) = (0, 0);
+    for variant in Registry::builtin().variants() {
+        let layout = variant.stage().unwrap().layout;
+        let vendor: Vec<_> = layout.capabilities.iter().filter(|c| c.name().ends_with("NV")).collect();
+        let expected = variant.name.starts_with("gemm_cm2") || variant.name.starts_with("attention_tile");
+        assert_eq!(!vendor.is_empty(), expected, "{}: {vendor:?}", variant.name);
+        *if expected { &mut with } else { &mut without } += 1;
+    }
+    assert!(with > 0 && without > 0, "{with} with, {without} without");
+}
+
 /// Every kernel whose loads decode, on a device that takes it, fails once the callback's pointer is shifted.
 fn every_shift_is_caught(registry: &Registry, device: &dyn Device) {
     let mut caught = 0;

@@ -7,6 +7,7 @@ pub mod memory;
 pub mod signatures;
 pub mod statements;
 pub mod structs;
+pub mod tiles;
 pub mod types;
 
 use crate::Control;
@@ -21,6 +22,7 @@ pub fn all() -> Vec<Control> {
         signatures::all(),
         statements::all(),
         structs::all(),
+        tiles::all(),
         types::all(),
     ]
     .concat()
