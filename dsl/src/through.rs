@@ -37,7 +37,7 @@ macro_rules! numbers {
     ($($($name:ident)*;)*) => { $(
         impl Numbers for ($(numbers!(@ex $name),)*) {
             fn numbers(self) -> Vec<ValueId> {
-                #[allow(non_snake_case)]
+                #[allow(non_snake_case, reason = "a type's name is its value's")]
                 let ($($name,)*) = self;
                 vec![$($name.id),*]
             }
@@ -445,7 +445,7 @@ macro_rules! extras {
             type Inner = ($(Ex<$name::Inner>,)*);
             fn operands(&self) -> Vec<ValueId> { vec![$(self.$at.operand()),*] }
             fn types() -> Vec<Type> { vec![$($name::Inner::held()),*] }
-            #[allow(unused_variables)]
+            #[allow(unused_variables, clippy::unused_unit, reason = "no extras, no parameters")]
             fn inner(params: &[ValueId]) -> Self::Inner { ($(Ex::new(params[$at]),)*) }
         }
     )* };

@@ -184,6 +184,9 @@ impl Registry {
             gather_rows::variants(),
             argmax::variants(),
             gemm::variants(),
+            // A format with one plane of scales, and one with two.
+            gemm::cm2::variants::<Q8_0>(),
+            gemm::cm2::variants::<Q4K>(),
             advance::variants(),
         ]
         .concat();

@@ -19,7 +19,7 @@ use crate::{
     Variant,
     arms::tensor_words,
     conformance::{Buffer, Case, Random, random_blocks},
-    formats::{Format, Q4K, Q8_0, layout::pack},
+    formats::{Format, layout::pack},
     reference,
 };
 
@@ -128,13 +128,9 @@ const SHAPES: [Cm2Shape; 3] = [
     Cm2Shape { tile: [32, 64, 32], invocations: 128, unroll: 2, four: true },
 ];
 
-/// The variants.
-pub fn variants() -> Vec<Variant> {
-    SHAPES.iter().flat_map(|&s| [variant::<Q8_0>(s), variant::<Q4K>(s)]).collect()
-}
-
-fn variant<F: Format>(shape: Cm2Shape) -> Variant {
-    Variant::new("gemm", GemmCm2::<F>::new(shape), move || cases::<F>(shape))
+/// The variants of a format.
+pub fn variants<F: Format>() -> Vec<Variant> {
+    SHAPES.map(|s| Variant::new("gemm", GemmCm2::<F>::new(s), move || cases::<F>(s))).into()
 }
 
 /// One tile and several, edges along every axis.
