@@ -157,3 +157,86 @@ impl<'a> Runs<'a> {
         matches!(sum, Op::Add { .. }) && x == output && self.is_whole(norm)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{GraphBuilder, TensorRole, TensorSpec};
+
+    /// The runs that a layer's words are, and the output head.
+    fn runs(words: impl FnOnce(&mut GraphBuilder, ValueId) -> ValueId) -> Vec<Run> {
+        let spec = |name: &str, shape: &[usize], role| {
+            let name = format!("{name}.weight");
+            TensorSpec { name, shape: shape.to_vec(), role, optional: true }
+        };
+        let mut tensors = vec![
+            spec("post", &[8], TensorRole::Norm),
+            spec("norm", &[8], TensorRole::Norm),
+            spec("head_norm", &[4], TensorRole::Norm),
+            spec("gate", &[8, 8], TensorRole::Matrix),
+            spec("up", &[8, 8], TensorRole::Matrix),
+        ];
+        let table = TensorSpec { name: "token_embd.weight".to_owned(), ..tensors[3].clone() };
+        tensors.push(TensorSpec { role: TensorRole::Embedding, ..table });
+        let mut g = GraphBuilder::new(tensors);
+        let x = g.embed("token_embd");
+        // Every tensor is used somewhere.
+        let x = ["post", "norm", "head_norm"].into_iter().fold(x, |x, gain| g.rms_norm(x, gain, 1.0));
+        let x = ["gate", "up"].into_iter().fold(x, |x, weight| g.linear(x, weight));
+        let x = g.layer(x, words);
+        let logits = g.output_head(x, "token_embd");
+        let graph = g.finish(logits).unwrap();
+        let runs = Runs::of(&graph);
+        let mut found = Vec::new();
+        let mut at = 6;
+        while at < graph.nodes.len() {
+            let run = runs.at(at).next().unwrap();
+            found.push(run);
+            at += run.len();
+        }
+        found
+    }
+
+    #[test]
+    fn a_sum_is_normed_with_what_was_normed_before_it_where_nobody_else_reads_that() {
+        let sum = |twice: bool| {
+            runs(move |g, x| {
+                let b = g.rms_norm(x, "post", 1e-5);
+                let s = g.add(x, b);
+                let y = g.rms_norm(s, "norm", 1e-5);
+                if twice { g.add(y, b) } else { y }
+            })
+        };
+        let whole = Run::Norm { add: true, post: true };
+        assert_eq!(sum(false), [whole, Run::Word]);
+        let norm = |add| Run::Norm { add, post: false };
+        assert_eq!(sum(true), [norm(false), norm(true), Run::Word, Run::Word]);
+        let other_eps = runs(|g, x| {
+            let b = g.rms_norm(x, "post", 1e-6);
+            let s = g.add(x, b);
+            g.rms_norm(s, "norm", 1e-5)
+        });
+        assert_eq!(other_eps, [norm(false), norm(true), Run::Word]);
+        let heads = runs(|g, x| g.rms_norm(x, "head_norm", 1e-5));
+        assert_eq!(heads, [Run::Word, Run::Word], "a norm of heads is none of whole rows");
+    }
+
+    #[test]
+    fn gate_and_up_are_one_where_only_their_product_is_read() {
+        let glu = |twice: bool| {
+            runs(move |g, x| {
+                let (gate, up) = (g.linear(x, "gate"), g.linear(x, "up"));
+                let y = g.swiglu(gate, up);
+                if twice { g.add(y, up) } else { y }
+            })
+        };
+        assert_eq!(glu(false), [Run::Gated, Run::Word]);
+        assert_eq!(glu(true), [Run::Word; 5]);
+        let of_different_rows = runs(|g, x| {
+            let gate = g.linear(x, "gate");
+            let up = g.linear(gate, "up");
+            g.swiglu(gate, up)
+        });
+        assert_eq!(of_different_rows, [Run::Word; 4]);
+    }
+}
