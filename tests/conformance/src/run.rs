@@ -8,7 +8,10 @@ use std::time::Instant;
 use kiln_abi::{Device, LaunchError, StagedKernel, launch::check_device};
 use kiln_kernels::{Registry, Variant, conformance::check};
 
-use crate::{Summary, record::Record};
+use crate::{
+    Summary,
+    record::{Key, Record},
+};
 
 /// Runs every case of every variant on `device`.
 pub fn run(registry: &Registry, device: &(impl Device + Sync)) -> Summary {
@@ -27,7 +30,8 @@ pub fn run_those<'r>(
 
 /// Runs these variants, each on one of `devices`, which are alike: a thread for each.
 ///
-/// What fails is printed at once; with `KILN_RECORD=FILE` every variant leaves a line of JSON there.
+/// What fails is printed at once; with `KILN_RECORD=FILE` every variant leaves a line of JSON there, and one that passed
+/// with the same words on the same device does not run again.
 pub fn run_spread<'r, D: Device + Sync>(
     variants: impl Iterator<Item = &'r Variant>,
     devices: &[&D],
@@ -38,9 +42,7 @@ pub fn run_spread<'r, D: Device + Sync>(
     let record = Record::of_environment();
     let work = |device: &D| {
         while let Some(variant) = variants.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let start = Instant::now();
-            let summary = run_variant(variant, device, long);
-            record.write(&device.caps().name, variant, &summary, start.elapsed());
+            let summary = run_variant(variant, device, long, &record);
             summary.failures.iter().for_each(|failure| eprintln!("FAILED {failure}"));
             if let Ok(mut done) = done.lock() {
                 done.push((&variant.name, summary));
@@ -56,23 +58,33 @@ pub fn run_spread<'r, D: Device + Sync>(
     done.into_iter().map(|(_, summary)| summary).fold(Summary::default(), Summary::join)
 }
 
-fn run_variant(variant: &Variant, device: &dyn Device, long: bool) -> Summary {
-    let failed = |why: String| Summary { failures: vec![why], ..Summary::default() };
+fn run_variant(variant: &Variant, device: &dyn Device, long: bool, record: &Record) -> Summary {
+    let start = Instant::now();
     let kernel = match variant.stage() {
         Ok(kernel) => kernel,
-        Err(errors) => return failed(errors.to_string()),
+        Err(errors) => return Summary { failures: vec![errors.to_string()], ..Summary::default() },
     };
-    match check_device(device, &kernel) {
+    let key = Key::new(&device.caps().name, &kernel, long);
+    if let Some(passed) = record.passed(&key) {
+        return passed.clone();
+    }
+    let summary = run_kernel(variant, &kernel, device, long);
+    record.write(&key, variant, &summary, start.elapsed());
+    summary
+}
+
+fn run_kernel(variant: &Variant, kernel: &StagedKernel, device: &dyn Device, long: bool) -> Summary {
+    match check_device(device, kernel) {
         Ok(()) => (),
-        Err(refusal) if is_lack(&kernel, &refusal) => {
+        Err(refusal) if is_lack(kernel, &refusal) => {
             return Summary { refused: vec![refusal], ..Summary::default() };
         }
-        Err(other) => return failed(other.to_string()),
+        Err(other) => return Summary { failures: vec![other.to_string()], ..Summary::default() },
     }
     let mut summary = Summary { variants: 1, ..Summary::default() };
     let more = if long { variant.long_cases() } else { Vec::new() };
     for case in variant.cases().into_iter().chain(more) {
-        match check(device, &kernel, &case) {
+        match check(device, kernel, &case) {
             Ok(report) => summary.add(report),
             Err(failure) => summary.failures.push(format!("{}: {failure}", variant.name)),
         }

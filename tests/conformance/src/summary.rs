@@ -8,6 +8,8 @@ use kiln_kernels::conformance::Report;
 pub struct Summary {
     /// Variants that ran.
     pub variants: usize,
+    /// Those of them that `KILN_RECORD` says of, which did not run again.
+    pub recorded: usize,
     /// Launches compared.
     pub cases: usize,
     /// Values compared.
@@ -29,6 +31,7 @@ impl Summary {
 
     pub(crate) fn join(mut self, other: Summary) -> Summary {
         self.variants += other.variants;
+        self.recorded += other.recorded;
         self.cases += other.cases;
         self.outputs += other.outputs;
         self.worst = self.worst.max(other.worst);
@@ -40,8 +43,12 @@ impl Summary {
 
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Summary { variants, cases, outputs, worst, refused, failures } = self;
-        write!(f, "{variants} variants, {cases} cases, {outputs} values, worst {worst:.3} of its bound, ")?;
+        let Summary { variants, recorded, cases, outputs, worst, refused, failures } = self;
+        write!(f, "{variants} variants")?;
+        if *recorded > 0 {
+            write!(f, " ({recorded} as recorded)")?;
+        }
+        write!(f, ", {cases} cases, {outputs} values, worst {worst:.3} of its bound, ")?;
         write!(f, "{} refused, {} failed", refused.len(), failures.len())?;
         let refused = refused.iter().map(ToString::to_string);
         failures.iter().cloned().chain(refused).try_for_each(|line| write!(f, "\n  {line}"))

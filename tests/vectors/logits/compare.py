@@ -1,8 +1,8 @@
 """Logits of Kiln and of another engine on one model, each against exact ones (exact.py), for bench/records.
 
-    python3 compare.py MODEL.gguf OUT.json [--n-ids N] [--seed S] [--kiln KILN] [--peer PEER] [--brief]
+    python3 compare.py FOLDER MODEL.gguf... [--n-ids N] [--seed S] [--kiln KILN] [--peer PEER] [--brief]
 
-Feeds N ids, drawn by the seed, as a prompt and one by one. Says for every way the root mean square and the largest
+Writes FOLDER/MODEL.json for each. Feeds N ids, drawn by the seed, as a prompt and one by one. Says for every way the root mean square and the largest
 difference over all logits, the same after each row's mean is taken off (which no sampler sees), in how many rows the
 best token is a best one of the exact logits, and in how many it is behind that by more than a tenth of the spread,
 which is the root mean square of the exact logits around their rows' means. The controls: logits one step off, and one
@@ -15,7 +15,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
-import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -55,86 +55,109 @@ def controls(reference):
     }
 
 
+class Model:
+    """A file, its ids, and the commands that give an engine's logits of them."""
+
+    def __init__(self, path, folder, arguments):
+        self.path, self.name, self.a = path, pathlib.Path(path).name, arguments
+        self.n_vocab = exact.Weights(path, False).tensors["token_embd.weight"].shape[1]
+        drawn = np.random.default_rng(arguments.seed).integers(0, self.n_vocab, arguments.n_ids)
+        self.ids = [int(i) for i in drawn]
+        self.stem = pathlib.Path(folder) / self.name
+        self.ids_file = f"{self.stem}.ids"
+        pathlib.Path(self.ids_file).write_text(" ".join(map(str, self.ids)))
+
+    def commands(self):
+        """Name, command with OUT for the file to write, and variables."""
+        a, listed = self.a, []
+        if a.kiln:
+            kiln = [a.kiln, "logits", self.path, "--ids-file", self.ids_file, "--out", "OUT"]
+            kiln += ["--ctx", str(max(a.n_ids, 512))]
+            listed.append(("kiln as a prompt", kiln, {}))
+            variants = {"": []}
+            if not a.brief:
+                variants |= {
+                    ", f32 keys and values": ["--kv-type", "f32"],
+                    ", float products": ["--without", "dot4"],
+                    ", float products, f32 keys and values": ["--without", "dot4", "--kv-type", "f32"],
+                }
+            for name, more in variants.items():
+                listed.append(("kiln one by one" + name, [*kiln, "--forced", "1", *more], {}))
+        if a.peer:
+            forced = [a.peer, "forced", self.path, "99", "OUT", "1", "@" + self.ids_file]
+            listed.append(("peer one by one", forced, {}))
+            listed.append(("peer as a prompt", [a.peer, "logits", self.path, "99", "OUT", "@" + self.ids_file], {}))
+            if not a.brief:
+                features = ("COOPMAT", "COOPMAT2", "INTEGER_DOT_PRODUCT", "F16")
+                plain = {f"GGML_VK_DISABLE_{feature}": "1" for feature in features}
+                listed.append(("peer one by one, float products", forced, plain))
+        return listed
+
+    def run(self, number, command, variables):
+        """Logits, or what went wrong."""
+        out = pathlib.Path(f"{self.stem}.{number}")
+        command = [part.replace("OUT", str(out)) for part in command]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | variables)
+        if done.returncode != 0:
+            return (done.stderr or done.stdout)[-300:]
+        found = np.fromfile(out, "<f4").reshape(-1, self.n_vocab)
+        out.unlink()
+        return found
+
+    def compare(self, pool):
+        """The figures of every way; the commands run in the pool while the exact logits are computed."""
+        commands = self.commands()
+        running = [pool.submit(self.run, at, *rest) for at, (_, *rest) in enumerate(commands)]
+        reference = exact.logits(self.path, self.ids)
+        centered = reference - reference.mean(-1, keepdims=True)
+        ways = {}
+        if not self.a.brief:
+            ways["f16 weights, inputs, keys and values, else exact"] = measured(
+                exact.logits(self.path, self.ids, True), reference)
+        for (name, command, variables), result in zip(commands, running):
+            found = result.result()
+            told = {"command": [pathlib.Path(part).name for part in command], **variables}
+            ways[name] = told | (
+                {"failed": found} if isinstance(found, str) else measured(to(array(found), F64), reference))
+        return {
+            "model": self.name,
+            "n_ids": self.a.n_ids,
+            "seed": self.a.seed,
+            "reference": f"exact.py in f64 on {'PyTorch ' + xp.__version__ if exact.TORCH else 'NumPy'}",
+            "logits_rms": float((reference * reference).mean()) ** 0.5,
+            "logits_spread": float((centered * centered).mean()) ** 0.5,
+            "controls": controls(reference),
+            "ways": ways,
+        }
+
+
+def say(result):
+    for name, way in result["ways"].items():
+        if "failed" in way:
+            print(f"{result['model']}: {name}: failed: {way['failed']}")
+            continue
+        print(f"{result['model']}: {name}: rms {way['rms']:.5f}, {way['rms_share_of_spread']:.6f} of spread "
+              f"{result['logits_spread']:.3f}, largest {way['largest']:.3f}, best in {way['best_is_best']} of "
+              f"{way['rows']} rows, far behind in {way['best_is_far_behind']}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("model")
-    parser.add_argument("out")
+    parser.add_argument("folder")
+    parser.add_argument("models", nargs="+")
     parser.add_argument("--n-ids", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kiln")
     parser.add_argument("--peer")
     parser.add_argument("--brief", action="store_true")
+    parser.add_argument("--at-once", type=int, default=1, help="commands that run at the same time")
     a = parser.parse_args()
-    folder = tempfile.TemporaryDirectory()
-    here = pathlib.Path(folder.name)
-    weights = exact.Weights(a.model, False)
-    n_vocab = weights.tensors["token_embd.weight"].shape[1]
-    ids = [int(i) for i in np.random.default_rng(a.seed).integers(0, n_vocab, a.n_ids)]
-    (here / "ids").write_text(" ".join(map(str, ids)))
-
-    start = time.time()
-    reference = exact.logits(a.model, ids)
-    centered = reference - reference.mean(-1, keepdims=True)
-    result = {
-        "model": pathlib.Path(a.model).name,
-        "n_ids": a.n_ids,
-        "seed": a.seed,
-        "reference": f"exact.py in f64 on {'a GPU, PyTorch ' + xp.__version__ if exact.TORCH else 'NumPy'}",
-        "logits_rms": float((reference * reference).mean()) ** 0.5,
-        "logits_spread": float((centered * centered).mean()) ** 0.5,
-        "controls": controls(reference),
-        "ways": {},
-    }
-    ways = result["ways"]
-
-    def save():
-        result["seconds"] = time.time() - start
-        pathlib.Path(a.out).write_text(json.dumps(result, indent=1) + "\n")
-
-    if not a.brief:
-        ways["f16 weights, inputs, keys and values, else exact"] = measured(exact.logits(a.model, ids, True), reference)
-    save()
-
-    def run(name, command, environment=None):
-        out = here / "out.f32"
-        done = subprocess.run(
-            [part.replace("OUT", str(out)) for part in command], capture_output=True, text=True,
-            env=os.environ | (environment or {}))
-        if done.returncode != 0:
-            ways[name] = {"command": command, "failed": (done.stderr or done.stdout)[-300:]}
-        else:
-            found = to(array(np.fromfile(out, "<f4").reshape(-1, n_vocab)), F64)
-            ways[name] = {"command": [pathlib.Path(c).name for c in command], **measured(found, reference)}
-        save()
-
-    ids_file = str(here / "ids")
-    if a.kiln:
-        kiln = [a.kiln, "logits", a.model, "--ids-file", ids_file, "--out", "OUT", "--ctx", str(max(a.n_ids, 512))]
-        run("kiln as a prompt", kiln)
-        variants = {"": []}
-        if not a.brief:
-            variants |= {
-                ", f32 keys and values": ["--kv-type", "f32"],
-                ", float products": ["--without", "dot4"],
-                ", float products, f32 keys and values": ["--without", "dot4", "--kv-type", "f32"],
-            }
-        for name, more in variants.items():
-            run("kiln one by one" + name, [*kiln, "--forced", "1", *more])
-    if a.peer:
-        run("peer one by one", [a.peer, "forced", a.model, "99", "OUT", "1", "@" + ids_file])
-        run("peer as a prompt", [a.peer, "logits", a.model, "99", "OUT", "@" + ids_file])
-        if not a.brief:
-            plain = {"GGML_VK_DISABLE_COOPMAT": "1", "GGML_VK_DISABLE_COOPMAT2": "1",
-                     "GGML_VK_DISABLE_INTEGER_DOT_PRODUCT": "1", "GGML_VK_DISABLE_F16": "1"}
-            peer = [a.peer, "forced", a.model, "99", "OUT", "1", "@" + ids_file]
-            run("peer one by one, float products", peer, plain)
-    for name, way in ways.items():
-        if "failed" in way:
-            print(f"{result['model']}: {name}: failed: {way['failed']}")
-        else:
-            print(f"{result['model']}: {name}: rms {way['rms']:.5f}, {way['rms_share_of_spread']:.6f} of spread "
-                  f"{result['logits_spread']:.3f}, largest {way['largest']:.3f}, best in {way['best_is_best']} of "
-                  f"{way['rows']} rows, far behind in {way['best_is_far_behind']}")
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(a.at_once) as pool:
+        for path in a.models:
+            result = Model(path, folder, a).compare(pool)
+            say(result)
+            out = pathlib.Path(a.folder) / f"{pathlib.Path(path).stem}.json"
+            out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
