@@ -326,7 +326,9 @@ pub fn variants() -> Vec<Variant> {
         ];
         let n = if (head_dim, ty) == (64, KvType::F16) { shapes.len() } else { 2 };
         let cases = move || shapes[..n].iter().map(|s| case((head_dim, ty, leaves, subgroup), *s)).collect();
-        Variant::new("attention", Attention::new(head_dim, ty, leaves, subgroup), cases)
+        let of_blocks = matches!(leaves, Leaves::Blocks).to_string();
+        let cut = vec![head_dim.to_string(), ty.name().to_owned(), of_blocks, format!("{subgroup:?}")];
+        Variant::new("attention", Attention::new(head_dim, ty, leaves, subgroup), cases).cut(cut)
     };
     let rows = layouts().map(|(head_dim, ty)| (head_dim, ty, Leaves::Rows, None));
     let blocks = [

@@ -163,7 +163,13 @@ pub fn variants() -> Vec<Variant> {
     let variant = |(form, (head_dim, ty), subgroup): (HeadsForm, (u32, KvType), Option<u32>)| {
         let shapes = [(1, 1, 1, head_dim), (3, 4, 2, head_dim / 4 * 2)];
         let cases = move || shapes.iter().map(|shape| case((form, head_dim, ty, subgroup), *shape)).collect();
-        Variant::new("heads", Heads::new(form, head_dim, ty, subgroup), cases)
+        let cut = [
+            format!("{} {}", form.norm, form.halves),
+            head_dim.to_string(),
+            ty.name().to_owned(),
+            format!("{subgroup:?}"),
+        ];
+        Variant::new("heads", Heads::new(form, head_dim, ty, subgroup), cases).cut(cut.into())
     };
     forms.chain(layouts).chain(shuffled).map(variant).collect()
 }

@@ -82,6 +82,7 @@ pub fn variants() -> Vec<Variant> {
     let variant = |(head_dim, ty): (u32, KvType)| {
         let cases = move || vec![case(head_dim, ty, 1, 1), case(head_dim, ty, 3, 2)];
         Variant::new("kv_store", KvStore::new(head_dim, ty), cases)
+            .cut(vec![head_dim.to_string(), ty.name().into()])
     };
     crate::attention::layouts().map(variant).collect()
 }

@@ -174,13 +174,16 @@ impl Binary {
     pub(crate) fn test(
         &self,
         launcher: Option<&std::path::Path>,
+        shown: bool,
         env: &[(&str, OsString)],
     ) -> (Counts, Result<()>) {
         println!("\n     Running {} {}", self.package, self.target);
         let mut command = Command::new(launcher.unwrap_or(&self.path));
         if launcher.is_some() {
-            // What a device test prints says which device it was.
-            command.arg(&self.path).arg("--show-output");
+            command.arg(&self.path);
+        }
+        if shown {
+            command.arg("--show-output");
         }
         command
             .current_dir(&self.dir)

@@ -8,7 +8,7 @@ use crate::cargo::{self, Counts};
 use crate::process::{Result, capture};
 use crate::setup::{self, Artefact, Driver};
 use crate::stages::{
-    Action, DEVICE_PACKAGES, Group, KERNEL_SUITES, KERNELS_SECONDS, OVERRUN, Pick, STAGES, Stage,
+    Action, DEVICE_PACKAGES, GPU_SUITE, Group, KERNEL_SUITES, KERNELS_SECONDS, OVERRUN, Pick, STAGES, Stage,
     TOTAL_MINUTES, Where, picks,
 };
 
@@ -67,19 +67,20 @@ pub(crate) fn test(args: &[&str]) -> Result<ExitCode> {
     Ok(if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// `cargo xtask conformance`: the kernels' suites alone, a cover of them or all.
+/// `cargo xtask conformance`: the kernels' suites alone, a cover of them, or all and on the GPU that is here too.
 pub(crate) fn conformance(all: bool) -> Result<ExitCode> {
     let driver = setup::find_driver()?;
     let binaries = cargo::binaries()?;
     let mut ended_well = true;
-    for (target, place) in KERNEL_SUITES {
+    let gpu = all.then_some(GPU_SUITE);
+    for (target, place) in KERNEL_SUITES.iter().chain(&gpu) {
         if let Some(why) = place.blocked(&driver) {
             return Err(why.to_string());
         }
         let mut env = test_env(*place, &driver)?;
         env.extend(all.then(|| ("KILN_LONG", "1".into())));
         for binary in binaries.iter().filter(|b| (b.package.as_str(), b.target.as_str()) == *target) {
-            let (counts, ended) = binary.test(place.launcher(&driver).as_deref(), &env);
+            let (counts, ended) = binary.test(place.launcher(&driver).as_deref(), place.is_device(), &env);
             println!("{} {place}: {} passed, {} failed", binary.target, counts.passed, counts.failed);
             ended_well &= ended.is_ok();
         }
@@ -146,7 +147,7 @@ fn run_tests(chosen: &[Pick], place: Where) -> Result<(Counts, Outcome)> {
         chosen.iter().filter(unmet).map(|pick| format!("no tests: {pick}")).collect();
     let mut counts = Counts::default();
     for binary in binaries.iter().filter(|binary| picks(chosen, &binary.package, &binary.target)) {
-        let (more, ended) = binary.test(place.launcher(&driver).as_deref(), &env);
+        let (more, ended) = binary.test(place.launcher(&driver).as_deref(), place.is_device(), &env);
         counts.add(more);
         if ended.is_err() {
             failures.push(format!("{} {}", binary.package, binary.target));
@@ -194,6 +195,9 @@ fn test_env(place: Where, driver: &Driver) -> Result<Vec<(&'static str, OsString
         // A tree without its history has one cover.
         let head = capture(Command::new("git").args(["rev-parse", "HEAD"])).unwrap_or_default();
         env.push((SEED, head.trim().into()));
+    }
+    if let Where::Gpu = place {
+        env.push(("KILN_GPU", "1".into()));
     }
     if let Where::Lavapipe { vector_bits } = place {
         env.push(("LP_NATIVE_VECTOR_WIDTH", vector_bits.to_string().into()));

@@ -33,7 +33,8 @@ usage: cargo xtask COMMAND
   docs                 rustdoc, warnings are errors
   test [ARGS...]       every test stage, or `cargo test ARGS...` with the cache's variables set
   conformance [--all]  every kernel on the interpreter and the CPU driver: a cover chosen by KILN_SEED (the commit's
-                       hash by default), or everything
+                       hash by default), or everything, long cases too, and on the GPU if there is one;
+                       KILN_RECORD=FILE takes a line for each variant, and goes on where a run was cut off
   new-format NAME      a quantization format's file and rows, to be filled in
   golden               accept the snapshots of tests/golden and show what changed
   bench peer MODEL     another engine ($KILN_PEER) and kiln in turn, appended to bench/records; as for `kiln bench`

@@ -115,18 +115,26 @@ pub(crate) enum Where {
     Lavapipe {
         vector_bits: u32,
     },
+    /// On the GPU of this machine, if there is one.
+    Gpu,
 }
 
 impl fmt::Display for Where {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Where::Host => write!(f, "on this processor"),
+            Where::Gpu => write!(f, "on the GPU"),
             Where::Lavapipe { vector_bits } => write!(f, "on the CPU driver, vectors of {vector_bits} bits"),
         }
     }
 }
 
 impl Where {
+    /// Whether a device takes part, which the tests then name in what they print.
+    pub(crate) fn is_device(self) -> bool {
+        !matches!(self, Where::Host)
+    }
+
     /// Why these tests cannot run, if so.
     pub(crate) fn blocked(self, driver: &Driver) -> Option<&str> {
         match (self, driver) {
@@ -203,6 +211,9 @@ pub(crate) const KERNEL_SUITES: &[((&str, &str), Where)] = &[
     (("kiln-conformance", "vulkan"), LAVAPIPE_4),
     (("kiln-conformance", "vulkan"), LAVAPIPE_16),
 ];
+
+/// The suite that a GPU gets, where there is one.
+pub(crate) const GPU_SUITE: ((&str, &str), Where) = (("kiln-conformance", "vulkan"), Where::Gpu);
 
 /// In the order they run.
 pub(crate) const STAGES: &[Stage] = &[

@@ -92,7 +92,9 @@ fn cover(variants: &[&Variant], sizes: &[u32], seed: u64) -> Vec<(usize, usize)>
 fn pairs(variants: &[&Variant], (v, size): (usize, usize)) -> Vec<Pair> {
     let variant = variants[v];
     let kernel = variant.name.split(['<', '(']).next().unwrap_or_default();
-    let traits = [kernel, variant.format.unwrap_or(&variant.name), variant.arm.unwrap_or_default()];
+    // What has neither a format nor a cut is told by its name alone, and meets every size.
+    let named = if variant.cut.is_empty() { &variant.name } else { "" };
+    let traits = [kernel, variant.format.unwrap_or(named), variant.arm.unwrap_or_default()];
     let traits = traits.map(str::to_owned).into_iter().chain([size.to_string()]).chain(variant.cut.clone());
     let traits: Vec<(usize, String)> = traits.enumerate().collect();
     let with = |i: usize| traits[..i].iter().cloned();

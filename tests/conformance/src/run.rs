@@ -1,5 +1,6 @@
 //! Runs variants on a device, spread over the processors: one stages and computes references while another's launch runs.
 
+use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +38,7 @@ pub fn run_spread<'r, D: Device + Sync>(
     devices: &[&D],
     long: bool,
 ) -> Summary {
-    let variants: Vec<&Variant> = variants.collect();
+    let variants = some_of_each_first(variants);
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let record = Record::of_environment();
     let work = |device: &D| {
@@ -56,6 +57,20 @@ pub fn run_spread<'r, D: Device + Sync>(
     let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     done.sort_by_key(|(name, _)| *name);
     done.into_iter().map(|(_, summary)| summary).fold(Summary::default(), Summary::join)
+}
+
+/// The first variant of every role, format and arm, then the second of each, and so on: a run that is cut off has seen
+/// some of everything.
+fn some_of_each_first<'r>(variants: impl Iterator<Item = &'r Variant>) -> Vec<&'r Variant> {
+    let mut counts = HashMap::new();
+    let count = |v: &'r Variant| {
+        let n = counts.entry((v.role, v.format, v.arm)).or_insert(0);
+        *n += 1;
+        (*n, v)
+    };
+    let mut counted: Vec<(usize, &Variant)> = variants.map(count).collect();
+    counted.sort_by_key(|(n, _)| *n);
+    counted.into_iter().map(|(_, v)| v).collect()
 }
 
 fn run_variant(variant: &Variant, device: &dyn Device, long: bool, record: &Record) -> Summary {

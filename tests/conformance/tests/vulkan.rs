@@ -5,22 +5,36 @@ use std::num::NonZero;
 use kiln_abi::{Device, DeviceKind};
 use kiln_conformance::{cover::Extent, language, run_spread};
 use kiln_kernels::Registry;
-use kiln_runtime::{CacheDir, Gpu, RuntimeOptions};
+use kiln_runtime::{CacheDir, DeviceInfo, Gpu, RuntimeOptions};
 
 /// The sizes at which the CPU driver runs.
 const DRIVER_SIZES: [u32; 3] = [4, 8, 16];
 
 #[expect(clippy::unwrap_used, reason = "no device, no test")]
-/// The device with its validation layer; none where no Vulkan is asked for.
+/// The device with its validation layer; none where no Vulkan is asked for, or a GPU is and there is none.
 fn device() -> Option<Gpu> {
     if std::env::var_os("KILN_NO_VULKAN").is_some() {
         println!("NOT RUN: KILN_NO_VULKAN is set, no kernel was launched through Vulkan");
+        return None;
+    }
+    if std::env::var_os("KILN_GPU").is_some()
+        && let Err(why) = find_gpu()
+    {
+        println!("NOT RUN on a GPU: {why}");
         return None;
     }
     let device = std::env::var("KILN_DEVICE").ok();
     let options = RuntimeOptions { device, validation: true, cache: CacheDir::Off, ..Default::default() };
     let gpu = Gpu::open(&options).unwrap();
     Some(gpu)
+}
+
+/// Whether there is a device other than the processor; what is there else.
+fn find_gpu() -> Result<(), String> {
+    let devices = kiln_runtime::devices().map_err(|e| e.to_string())?;
+    let is_gpu = |d: &DeviceInfo| d.unusable.is_empty() && d.caps.kind != DeviceKind::Cpu;
+    let found: Vec<String> = devices.iter().map(ToString::to_string).collect();
+    if devices.iter().any(is_gpu) { Ok(()) } else { Err(format!("there is only {}", found.join(", "))) }
 }
 
 /// One for each thread: the threads of a GPU's test would wait for each other's copies, those of a driver on the CPU
