@@ -1,6 +1,7 @@
 //! Which variants run at which subgroup size: all of them, or so many that every pair of their traits has met.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::num::NonZero;
 
 use kiln_kernels::{Registry, Variant, conformance::Random};
 
@@ -33,12 +34,13 @@ impl Extent {
     /// The names of the variants that run at each of the sizes.
     pub fn names(&self, registry: &Registry, sizes: &[u32]) -> Vec<HashSet<String>> {
         let variants: Vec<&Variant> = registry.variants().collect();
-        let chosen = match self {
-            Extent::All => return vec![variants.iter().map(|v| v.name.clone()).collect(); sizes.len()],
-            Extent::Cover(seed) => cover(&variants, sizes, hash(seed)),
+        let Extent::Cover(seed) = self else {
+            return vec![variants.iter().map(|v| v.name.clone()).collect(); sizes.len()];
         };
         let mut names = vec![HashSet::new(); sizes.len()];
-        chosen.into_iter().for_each(|(v, size)| _ = names[size].insert(variants[v].name.clone()));
+        for Candidate { variant, size, .. } in cover(&candidates(&variants, sizes), hash(seed)) {
+            names[*size].insert(variants[*variant].name.clone());
+        }
         names
     }
 }
@@ -57,48 +59,81 @@ fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
-type Pair = ((usize, String), (usize, String));
-
-/// Variants with the index of a size, so that every pair of a kernel, format, arm, cut and size that a variant has is
-/// in one of them. Greedy, in an order of the seed; a variant that asks for a size runs at that one alone.
-fn cover(variants: &[&Variant], sizes: &[u32], seed: u64) -> Vec<(usize, usize)> {
-    let mut candidates: Vec<(usize, usize)> = (0..variants.len())
-        .flat_map(|v| {
-            let asked = variants[v].stage().ok().and_then(|k| k.layout.subgroup_size);
-            let runs = move |i: &usize| asked.is_none_or(|asked| asked == sizes[*i]);
-            (0..sizes.len()).filter(runs).map(move |i| (v, i))
-        })
-        .collect();
-    let mut random = Random::new(seed);
-    for i in (1..candidates.len()).rev() {
-        candidates.swap(i, random.below(i as u32 + 1) as usize);
-    }
-    let (mut met, mut chosen) = (HashSet::new(), Vec::new());
-    let most = candidates.first().map_or(0, |&c| pairs(variants, c).len()).max(32);
-    for gain in (1..=most).rev() {
-        candidates.retain(|&candidate| {
-            let new = pairs(variants, candidate).into_iter().filter(|p| !met.contains(p)).collect::<Vec<_>>();
-            if new.len() < gain {
-                return !new.is_empty();
-            }
-            met.extend(new);
-            chosen.push(candidate);
-            false
-        });
-    }
-    chosen
+/// A variant at one of the sizes, with the pairs of traits that it meets.
+struct Candidate {
+    variant: usize,
+    size: usize,
+    pairs: Vec<Pair>,
 }
 
-fn pairs(variants: &[&Variant], (v, size): (usize, usize)) -> Vec<Pair> {
-    let variant = variants[v];
+/// Two traits, by number.
+type Pair = (usize, usize);
+
+/// Every variant at every size that it runs at: one that asks for a size runs at that alone.
+fn candidates(variants: &[&Variant], sizes: &[u32]) -> Vec<Candidate> {
+    let asked = asked_sizes(variants);
+    let mut numbers = HashMap::new();
+    let mut number = |of: (usize, String)| {
+        let next = numbers.len();
+        *numbers.entry(of).or_insert(next)
+    };
+    let mut found = Vec::new();
+    for (variant, asked) in asked.into_iter().enumerate() {
+        for (size, _) in
+            sizes.iter().enumerate().filter(|(_, size)| asked.is_none_or(|asked| asked == **size))
+        {
+            let traits: Vec<usize> =
+                traits(variants[variant], sizes[size]).into_iter().enumerate().map(&mut number).collect();
+            let with = |i: usize| traits[..i].iter().map(move |t| (*t, i));
+            let pairs = (0..traits.len()).flat_map(with).map(|(t, i)| (t, traits[i])).collect();
+            found.push(Candidate { variant, size, pairs });
+        }
+    }
+    found
+}
+
+/// The subgroup size that each variant asks for.
+fn asked_sizes(variants: &[&Variant]) -> Vec<Option<u32>> {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let asked = |v: &&Variant| v.stage().ok().and_then(|kernel| kernel.layout.subgroup_size);
+    std::thread::scope(|scope| {
+        let parts = variants.chunks(variants.len().div_ceil(threads).max(1));
+        let running: Vec<_> =
+            parts.map(|part| scope.spawn(move || part.iter().map(asked).collect::<Vec<_>>())).collect();
+        running.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    })
+}
+
+/// Kernel, format, arm, size, and what else its kind varies.
+fn traits(variant: &Variant, size: u32) -> Vec<String> {
     let kernel = variant.name.split(['<', '(']).next().unwrap_or_default();
     // What has neither a format nor a cut is told by its name alone, and meets every size.
     let named = if variant.cut.is_empty() { &variant.name } else { "" };
     let traits = [kernel, variant.format.unwrap_or(named), variant.arm.unwrap_or_default()];
-    let traits = traits.map(str::to_owned).into_iter().chain([size.to_string()]).chain(variant.cut.clone());
-    let traits: Vec<(usize, String)> = traits.enumerate().collect();
-    let with = |i: usize| traits[..i].iter().cloned();
-    (0..traits.len()).flat_map(|i| with(i).map(|t| (t, traits[i].clone())).collect::<Vec<_>>()).collect()
+    traits.map(str::to_owned).into_iter().chain([size.to_string()]).chain(variant.cut.clone()).collect()
+}
+
+/// So many of them that every pair which any has is in one. Greedy, in an order of the seed.
+fn cover(candidates: &[Candidate], seed: u64) -> Vec<&Candidate> {
+    let mut left: Vec<&Candidate> = candidates.iter().collect();
+    let mut random = Random::new(seed);
+    for i in (1..left.len()).rev() {
+        left.swap(i, random.below(i as u32 + 1) as usize);
+    }
+    let (mut met, mut chosen) = (HashSet::new(), Vec::new());
+    let most = left.iter().map(|c| c.pairs.len()).max().unwrap_or(0);
+    for gain in (1..=most).rev() {
+        left.retain(|candidate| {
+            let new = candidate.pairs.iter().filter(|pair| !met.contains(*pair)).count();
+            if new < gain {
+                return new > 0;
+            }
+            met.extend(candidate.pairs.iter().copied());
+            chosen.push(*candidate);
+            false
+        });
+    }
+    chosen
 }
 
 #[cfg(test)]
@@ -109,17 +144,16 @@ mod tests {
     fn a_cover_has_every_pair_and_turns_with_its_seed() {
         let registry = Registry::builtin();
         let variants: Vec<&Variant> = registry.variants().collect();
-        let sizes = [4, 8, 32];
-        let all: HashSet<Pair> = (0..variants.len())
-            .flat_map(|v| [0, 1, 2].map(|i| (v, i)))
-            .filter(|&(v, i)| variants[v].stage().unwrap().layout.subgroup_size.is_none_or(|s| s == sizes[i]))
-            .flat_map(|c| pairs(&variants, c))
-            .collect();
-        let one = cover(&variants, &sizes, 1);
-        let met: HashSet<Pair> = one.iter().flat_map(|&c| pairs(&variants, c)).collect();
-        assert_eq!(met, all);
+        let candidates = candidates(&variants, &[4, 8, 32]);
+        let pairs = |of: &[&Candidate]| of.iter().flat_map(|c| c.pairs.clone()).collect::<HashSet<Pair>>();
+        let chosen = |seed| cover(&candidates, seed);
+        let places = |of: &[&Candidate]| of.iter().map(|c| (c.variant, c.size)).collect::<Vec<_>>();
+        let one = chosen(1);
+        assert_eq!(pairs(&one), pairs(&candidates.iter().collect::<Vec<_>>()));
+        // The control: the last was chosen for a pair that none before it has.
+        assert_ne!(pairs(&one[..one.len() - 1]), pairs(&one));
         assert!(one.len() < variants.len() * 3 / 2, "{} of {}", one.len(), variants.len());
-        assert_eq!(one, cover(&variants, &sizes, 1));
-        assert_ne!(one, cover(&variants, &sizes, 2));
+        assert_eq!(places(&one), places(&chosen(1)));
+        assert_ne!(places(&one), places(&chosen(2)));
     }
 }
