@@ -1,5 +1,5 @@
 //! Every kernel's words: accepted by the outside validator, declaring exactly what they use, the same on any thread.
-#![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::LazyLock;
 
