@@ -14,7 +14,7 @@ use super::{
     Arms, Format, HostFormat,
     codebook::{IQ4_VALUES, pair_table},
     f16_at, half_bits,
-    layout::coded_nibble,
+    layout::{coded_nibble, in_halves},
 };
 
 /// The format.
@@ -46,10 +46,7 @@ impl Format for Iq4Nl {
 
     fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {
         match plane {
-            0 => {
-                let (i, b) = coded_nibble(bit);
-                Some(8 * (QS + i % HALF) + 4 * (i / HALF) + b)
-            }
+            0 => Some(in_halves(QS, coded_nibble(bit))),
             1 => Some(bit),
             _ => None,
         }

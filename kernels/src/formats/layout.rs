@@ -28,6 +28,12 @@ pub(super) const fn single(bit: usize) -> usize {
     4 * (bit % 8) + bit / 8
 }
 
+/// The block's bit `b` of element `i` of 32, whose 16 bytes from `qs` on hold the elements 0 to 15 in their low nibbles
+/// and 16 to 31 in their high ones.
+pub(super) const fn in_halves(qs: usize, (i, b): (usize, usize)) -> usize {
+    8 * (qs + i % 16) + 4 * (i / 16) + b
+}
+
 /// Bits of a block's field that are zero in every file.
 pub const ZERO: u32 = u32::MAX;
 

@@ -15,7 +15,7 @@ use kiln_dsl::prelude::*;
 use super::{
     Arms, Format, HostFormat,
     codebook::{E2M1_DOUBLED, pair_table},
-    layout::coded_nibble,
+    layout::{coded_nibble, in_halves},
 };
 
 /// The format.
@@ -52,10 +52,7 @@ impl Format for Mxfp4 {
 
     fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {
         match plane {
-            0 => {
-                let (i, b) = coded_nibble(bit);
-                Some(8 * (QS + i % HALF) + 4 * (i / HALF) + b)
-            }
+            0 => Some(in_halves(QS, coded_nibble(bit))),
             1 => Some(bit),
             _ => None,
         }

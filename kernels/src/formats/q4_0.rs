@@ -11,7 +11,11 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Arms, Format, HostFormat, Quantize, f16_at, half_bits, inverse, layout::nibble, set_f16};
+use super::{
+    Arms, Format, HostFormat, Quantize, f16_at, half_bits, inverse,
+    layout::{in_halves, nibble},
+    set_f16,
+};
 
 /// The format.
 pub struct Q4_0;
@@ -56,10 +60,7 @@ impl Format for Q4_0 {
 
     fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {
         match plane {
-            0 => {
-                let (i, b) = nibble(bit);
-                Some(8 * (QS + i % HALF) + 4 * (i / HALF) + b)
-            }
+            0 => Some(in_halves(QS, nibble(bit))),
             1 => Some(bit),
             _ => None,
         }

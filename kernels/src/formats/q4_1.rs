@@ -12,7 +12,10 @@
 use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
-use super::{Arms, Format, HostFormat, f16_at, layout::nibble};
+use super::{
+    Arms, Format, HostFormat, f16_at,
+    layout::{in_halves, nibble},
+};
 
 /// The format.
 pub struct Q4_1;
@@ -43,10 +46,7 @@ impl Format for Q4_1 {
 
     fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {
         match plane {
-            0 => {
-                let (i, b) = nibble(bit);
-                Some(8 * (QS + i % HALF) + 4 * (i / HALF) + b)
-            }
+            0 => Some(in_halves(QS, nibble(bit))),
             1 => Some(bit),
             _ => None,
         }

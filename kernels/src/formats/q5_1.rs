@@ -15,7 +15,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat, f16_at,
-    layout::{nibble, single},
+    layout::{in_halves, nibble, single},
     u32_at,
 };
 
@@ -49,10 +49,7 @@ impl Format for Q5_1 {
 
     fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {
         match plane {
-            0 => {
-                let (i, b) = nibble(bit);
-                Some(8 * (QS + i % HALF) + 4 * (i / HALF) + b)
-            }
+            0 => Some(in_halves(QS, nibble(bit))),
             1 => Some(8 * QH + single(bit)),
             2 => Some(bit),
             _ => None,
