@@ -6,7 +6,7 @@ use kiln_abi::LaunchError;
 use kiln_kernels::kv_store::PAGE;
 
 /// Rows that are fed in one step; bounds the activations a backend holds.
-pub const PREFILL_WINDOW: usize = 128;
+pub const PREFILL_WINDOW: usize = 512;
 
 /// One sequence on one backend.
 pub trait Forward {
@@ -77,6 +77,14 @@ pub enum ForwardError {
         /// Rows of the step.
         rows: usize,
         /// Rows that there may be.
+        most: usize,
+    },
+    /// More outputs than a command has room for.
+    #[error("a step of {outputs} outputs, its command has room for {most}: ask for them in several steps")]
+    TooManyOutputs {
+        /// Outputs of the step.
+        outputs: usize,
+        /// Outputs that there may be.
         most: usize,
     },
     /// The step's sequences together are longer than the store.

@@ -19,6 +19,7 @@ pub mod gemv;
 pub mod get_rows;
 pub mod glu;
 mod hadamard;
+pub mod half_rows;
 pub mod heads;
 pub mod kv_store;
 pub mod kv_type;

@@ -11,10 +11,10 @@ use crate::{
         Bf16, F16, F32, Format, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Mxfp4, Nvfp4,
         Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0, layout,
     },
-    gather_rows, gemm,
+    gather_rows, gemm::{self, decoded},
     gemv::{self, Arms, Choice, Shape},
     get_rows::{self, GetRowsOperands, GetRowsPush},
-    glu, heads, kv_store, norm,
+    glu, half_rows, heads, kv_store, norm,
     repack::{self, Repack},
     rms_norm, rope, scale, soft_cap,
 };
@@ -36,6 +36,10 @@ pub struct FormatRow {
     pub unit: u32,
     /// The arms of its `gemv`.
     pub gemv: Arms,
+    /// A launch of its `gemm`.
+    pub gemm: gemm::Launch,
+    /// Bytes of its table.
+    pub table_bytes: u32,
     /// A launch of its `get_rows`.
     pub get_rows: fn(GetRowsOperands, GetRowsPush) -> Call,
     /// Bytes on a device of that many elements.
@@ -58,10 +62,18 @@ impl FormatRow {
             id: F::ID,
             name: F::NAME,
             geometry: F::GEOMETRY,
-            variants: [repack::variants::<F>(), get_rows::variants::<F>(), arms.variants()].concat(),
+            variants: [
+                repack::variants::<F>(),
+                get_rows::variants::<F>(),
+                arms.variants(),
+                decoded::variants::<F>(),
+            ]
+            .concat(),
             row_multiple: F::BLK.max(F::UNIT),
             unit: F::UNIT,
             gemv: arms,
+            gemm: decoded::call::<F>,
+            table_bytes: gemm::table_bytes(F::PLANES),
             get_rows: get_rows::call::<F>,
             device_bytes: layout::device_bytes::<F>,
             offsets: gemv::offsets::<F>,
@@ -75,6 +87,14 @@ impl FormatRow {
     /// The arm and tile of its gemv for a shape on a device.
     pub fn choose(&self, shape: Shape, caps: &DeviceCaps) -> Choice {
         gemv::choose(self.unit, self.gemv.dot4.is_some(), shape, caps)
+    }
+
+    /// The shape of its gemm for `rows` rows of x, `m` of W and `k` columns on a device.
+    ///
+    /// # Errors
+    /// Why its gemv has to do.
+    pub fn choose_gemm(&self, shape: [u32; 3], caps: &DeviceCaps) -> Result<gemm::Choice, String> {
+        gemm::choose(self.table_bytes, shape, caps)
     }
 
     /// The values of whole blocks.
@@ -177,6 +197,7 @@ impl Registry {
             soft_cap::variants(),
             rope::variants(),
             glu::variants(),
+            half_rows::variants(),
             heads::variants(),
             kv_store::variants(),
             attention::variants(),

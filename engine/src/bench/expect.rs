@@ -14,7 +14,7 @@ use kiln_runtime::Gpu;
 
 use super::gate::GateError;
 use crate::graph::{Activation, Attention, Graph, Op, Rope, TensorId, ValueId};
-use crate::plan::{Holds, Kept, Plan, PlannedWord};
+use crate::plan::{Holds, Kept, Plan, PlannedWord, StepClass};
 use crate::reference::math;
 use crate::session::ModelFile;
 
@@ -46,6 +46,8 @@ pub(super) struct Scene<'a> {
     pub(super) registry: &'a Registry,
     /// By index in the plan.
     pub(super) buffers: &'a [BufferId],
+    /// Room of the step's command.
+    pub(super) class: StepClass,
     pub(super) rows: &'a [StepRow],
     pub(super) outputs: &'a [u32],
 }
@@ -255,8 +257,9 @@ impl Scene<'_> {
                 let bias = bias.map(|bias| self.weights(bias, 0)).transpose()?;
                 let m = graph.tensors[weight.0].shape[0];
                 let some = pick(m, N_SAMPLES / N_ROWS, random);
+                let room = if x == graph.hidden { self.class.outputs } else { self.class.rows };
                 let x = self.operand(word, x, row)?;
-                return Ok(Row::Some(self.linear(&x, weight, bias.as_deref(), &some)?));
+                return Ok(Row::Some(self.linear(&x, room, (weight, bias.as_deref()), &some)?));
             }
             Op::Rope { x, head_dim, rope } => {
                 let factors = rope.factors.map(|f| self.weights(f, 0)).transpose()?;
@@ -274,12 +277,13 @@ impl Scene<'_> {
         }))
     }
 
-    /// Sums of products with the rows `some` of a matrix; x says whether it is in blocks already.
+    /// Sums of products with the rows `some` of a matrix, in a command with `room` for rows of x; x says whether it is
+    /// in blocks already.
     pub(super) fn linear(
         &self,
         (x, in_blocks): &(Vec<f32>, bool),
-        weight: TensorId,
-        bias: Option<&[f32]>,
+        room: u32,
+        (weight, bias): (TensorId, Option<&[f32]>),
         some: &[usize],
     ) -> Result<Vec<(usize, f64, f64)>, GateError> {
         let spec = &self.file.model.graph.tensors[weight.0];
@@ -287,9 +291,12 @@ impl Scene<'_> {
         let format = self.format(weight)?;
         let rows = Rows { m: 1, k: x.len() as u32, sharing: 1, ids: &[0] };
         let shape = Shape { rows: 1, m: m as u32, k: x.len() as u32, experts: false, float: false };
-        let packed = format.choose(shape, &self.gpu.info().caps).arm == Arm::Dot4;
+        let caps = &self.gpu.info().caps;
+        let halves = format.choose_gemm([room, shape.m, shape.k], caps).is_ok();
+        let packed = !halves && format.choose(shape, caps).arm == Arm::Dot4;
         let x = if packed && !in_blocks { &activations::quantize_row(x).1 } else { x };
-        let roundings = (x.len().div_ceil(CHAINS) + CHAINS) as u32;
+        // A multiply-add of matrices may cut its sums off, one product after the other.
+        let roundings = if halves { 2 * x.len() } else { x.len().div_ceil(CHAINS) + CHAINS } as u32;
         let mut sums = Vec::new();
         for &i in some {
             let weights = self.weights(weight, i)?;
@@ -299,6 +306,9 @@ impl Scene<'_> {
             };
             let product = plain::gemv(&weights, &offsets, x, rows, roundings);
             let (mut value, mut bound) = (product.values[0], product.bounds[0]);
+            if halves {
+                bound += plain::half_error(&weights, x) + plain::half_error(x, &weights);
+            }
             if let Some(bias) = bias {
                 value += f64::from(bias[i]);
                 bound += (value.abs() + f64::from(bias[i]).abs()) * gamma(2, F32_ROUNDOFF);

@@ -18,7 +18,7 @@ use crate::session::ModelFile;
 use crate::submit::{DeviceLoadError, DeviceModel};
 
 /// Ids of the second comparison.
-pub const N_FORCED: usize = 8;
+pub const N_FORCED: usize = 40;
 /// Where the plain plan's two best logits are closer than this share of their spread, either may win.
 const DECIDED: f64 = 0.02;
 /// The second control of the logits moves one in so many, by their spread.
@@ -187,7 +187,7 @@ fn launches(
         let outputs: Vec<u32> = (n_rows - n_rows.min(step.class.outputs)..n_rows).collect();
         buffers.seed(plan, &rows, &outputs, step.class.rows)?;
         let scene =
-            Scene { gpu, plan, file, registry, buffers: &buffers.ids, rows: &rows, outputs: &outputs };
+            Scene { gpu, plan, file, registry, buffers: &buffers.ids, class: step.class, rows: &rows, outputs: &outputs };
         let mut done = 0;
         for word in &step.words {
             let own = &step.launches[word.launches.clone()];

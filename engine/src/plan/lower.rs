@@ -8,15 +8,17 @@ use std::collections::BTreeMap;
 
 use kiln_abi::{BufferId, BufferRange, DeviceCaps, Limits};
 use kiln_kernels::{
-    Call, Registry, activations,
+    Call, FormatRow, Registry, activations,
     add::{Add, AddArgs, AddPush},
     add_bias::{AddBias, AddBiasArgs, AddBiasPush},
     advance::{Advance, AdvanceArgs, AdvancePush},
     argmax::{Argmax, ArgmaxArgs, ArgmaxPush},
     gather_rows::{GatherRows, GatherRowsArgs, GatherRowsPush},
+    gemm::{self, GemmDecodedPush, GemmOperands},
     gemv::{self, Arm, Form, GemvOperands, GemvPush, Shape},
     get_rows::{GetRowsOperands, GetRowsPush},
     glu::{Glu, GluArgs, GluPush},
+    half_rows::{self, HalfRowsPush},
     kv_store::PAGE,
     rms_norm::{RmsNorm, RmsNormArgs, RmsNormPush},
     rope::{Rope as RopeKernel, RopeArgs, RopePush},
@@ -34,6 +36,8 @@ use crate::graph::{Activation, Graph, Op, Rope, RopePairs, TensorId, ValueId};
 
 /// Rows of a prefill step, at most.
 const WINDOW: u32 = PREFILL_WINDOW as u32;
+/// Outputs of a step, at most: each takes room for a row of logits.
+const OUTPUTS: u32 = 128;
 /// A window for short prompts.
 const SHORT_WINDOW: u32 = 16;
 /// A matrix in pieces is cut at multiples of so many rows, which keeps every piece's offset aligned.
@@ -46,6 +50,7 @@ pub(super) struct Lowered {
     pub(super) context: Context,
     pub(super) n_vocab: u32,
     pub(super) window: u32,
+    pub(super) outputs: u32,
 }
 
 /// Lowers a graph for a context of `n_ctx` positions.
@@ -59,7 +64,7 @@ pub(super) fn lower(
 ) -> Result<Lowered, PlanError> {
     let n_vocab = index("the vocabulary", graph.n_vocab())?;
     let context = context(options, n_ctx)?;
-    let window = window(&caps.limits, n_vocab);
+    let (window, outputs) = (WINDOW, outputs(&caps.limits, n_vocab));
     let mut planner = Planner {
         graph,
         runs: Runs::of(graph),
@@ -70,6 +75,7 @@ pub(super) fn lower(
         n_ctx,
         context,
         window,
+        outputs,
         buffers: Vec::new(),
         shared: BTreeMap::new(),
         angles: Vec::new(),
@@ -77,8 +83,8 @@ pub(super) fn lower(
         fixed: Fixed::default(),
     };
     planner.fixed = planner.fixed_buffers(n_vocab)?;
-    let short = SHORT_WINDOW.min(window);
-    let classes = [(1, 1), (short, 1), (short, short), (window, 1), (window, window)];
+    let short = SHORT_WINDOW;
+    let classes = [(1, 1), (short, 1), (short, short.min(outputs)), (window, 1), (window, outputs)];
     let mut scratch = Scratch::new(window);
     let mut steps = Vec::new();
     for (rows, outputs) in classes {
@@ -86,7 +92,7 @@ pub(super) fn lower(
         steps.push(planner.step(class, &mut scratch)?);
     }
     planner.check_bindings()?;
-    Ok(Lowered { buffers: planner.buffers, steps, context, n_vocab, window })
+    Ok(Lowered { buffers: planner.buffers, steps, context, n_vocab, window, outputs })
 }
 
 fn context(options: PlanOptions, n_ctx: usize) -> Result<Context, PlanError> {
@@ -98,10 +104,10 @@ fn context(options: PlanOptions, n_ctx: usize) -> Result<Context, PlanError> {
     Ok(Context { n_ctx: index("the context", n_ctx)?, n_slots, max_pages, n_pages, kv_type })
 }
 
-/// As many rows as have room for their logits in one binding.
-fn window(limits: &Limits, n_vocab: u32) -> u32 {
+/// As many outputs as have room for their logits in one binding.
+fn outputs(limits: &Limits, n_vocab: u32) -> u32 {
     let rows = limits.max_binding_bytes / (4 * u64::from(n_vocab.max(1)));
-    u32::try_from(rows).unwrap_or(WINDOW).clamp(1, WINDOW)
+    u32::try_from(rows).unwrap_or(OUTPUTS).clamp(1, OUTPUTS)
 }
 
 fn index(what: &'static str, found: usize) -> Result<u32, PlanError> {
@@ -139,6 +145,7 @@ struct Planner<'a> {
     n_ctx: usize,
     context: Context,
     window: u32,
+    outputs: u32,
     buffers: Vec<PlannedBuffer>,
     /// Pieces of each weight that has a place.
     shared: BTreeMap<TensorId, Vec<Piece>>,
@@ -162,13 +169,13 @@ impl<'a> Planner<'a> {
     fn fixed_buffers(&mut self, n_vocab: u32) -> Result<Fixed, PlanError> {
         let (window, table) = (self.window, self.context.n_slots * self.context.max_pages);
         let step_bytes = 4 * u64::from(step_words(window));
-        let n_embd = self.graph.widths[self.graph.hidden.0] as u64;
+        let (n_embd, outputs) = (self.graph.widths[self.graph.hidden.0] as u64, u64::from(self.outputs));
         Ok(Fixed {
             step: self.buffer("step block", step_bytes, Holds::Step),
             output_step: self.buffer("step block of the outputs", step_bytes, Holds::OutputStep),
             table: self.buffer("page table", 4 * u64::from(table), Holds::PageTable),
-            hidden: self.buffer("hidden rows of the outputs", 4 * n_embd * u64::from(window), Holds::Scratch),
-            logits: self.buffer("logits", 4 * u64::from(n_vocab) * u64::from(window), Holds::Logits),
+            hidden: self.buffer("hidden rows of the outputs", 4 * n_embd * outputs, Holds::Scratch),
+            logits: self.buffer("logits", 4 * u64::from(n_vocab) * outputs, Holds::Logits),
             chosen: self.buffer("choices", 4 * u64::from(window), Holds::Chosen),
             ring: self.buffer("ring of choices", 4 * u64::from(RING_LINES * window), Holds::Ring),
         })
@@ -206,7 +213,7 @@ impl<'a> Planner<'a> {
             let writes = writes.collect();
             at = nodes.end;
             for value in last_uses[nodes.clone()].iter_mut().flat_map(std::mem::take) {
-                step.forget_blocks(Some(value), scratch);
+                step.forget_packed(Some(value), scratch);
                 let buffer = step.values.remove(&value);
                 if let Some(buffer) = buffer.filter(|buffer| *buffer != self.fixed.logits) {
                     scratch.give(buffer, graph.widths[value.0]);
@@ -215,7 +222,7 @@ impl<'a> Planner<'a> {
             let launches = first..step.launches.len();
             step.words.push(PlannedWord { nodes, reads, writes, launches });
         }
-        step.forget_blocks(None, scratch);
+        step.forget_packed(None, scratch);
         self.choose(&mut step);
         Ok(PlannedStep { class, launches: step.launches, words: step.words })
     }
@@ -311,9 +318,17 @@ impl<'a> Planner<'a> {
         let (stride, k) = (index("a row", spec.shape[0])?, index("a row", spec.shape[1])?);
         let Operands { block, rows, .. } = operands;
         let whole = pieces.len() == 1;
-        let fused = bias.filter(|_| self.fuse && whole).map(|bias| self.floats(bias));
+        let fuses = self.fuse && whole && self.gemm(format, [rows, stride, k]).is_none();
+        let fused = bias.filter(|_| fuses).map(|bias| self.floats(bias));
         let form = Form { bias: fused.is_some(), ..Form::default() };
         for Piece { buffer, first, m } in pieces {
+            if let Some(choice) = self.gemm(format, [rows, m, k]) {
+                let x = self.halves(step, operands, k, scratch)?;
+                let o = GemmOperands { w: self.range(buffer), x, step: block, y: self.range(y) };
+                let p = GemmDecodedPush { rows, m, k, first, stride };
+                step.launch_because(&spec.name, (format.gemm)(o, p, choice.shape), choice.reason);
+                continue;
+            }
             let shape = Shape { rows, m, k, experts: false, float: !self.fuse };
             let choice = format.choose(shape, self.caps);
             let (x, launch) = match (choice.arm, format.gemv.dot4) {
@@ -339,6 +354,11 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
+    /// How `rows` rows are multiplied by `m` of a matrix with `k` columns, where that is done as matrices.
+    fn gemm(&self, format: &FormatRow, shape: [u32; 3]) -> Option<gemm::Choice> {
+        format.choose_gemm(shape, self.caps).ok().filter(|_| self.fuse)
+    }
+
     /// A value as what a matrix multiplies.
     fn operands(&self, step: &Step, x: ValueId) -> Operands {
         let (rows, block) = (step.class.rows, self.range(self.fixed.step));
@@ -362,11 +382,32 @@ impl<'a> Planner<'a> {
         if let Some(blocks) = step.packed.get(&o.value).filter(|_| o.value.is_some()) {
             return Ok(self.range(blocks.buffer));
         }
-        step.forget_blocks(o.value, scratch);
+        step.forget_packed(o.value, scratch);
         let y = self.take_blocks(step, o.value, k, scratch);
         let p = activations::QuantizeRowsPush { rows: o.rows, k, used: 1 };
         let call = activations::call(self.rows(o)?, o.block, y, p, gemv::subgroup(self.caps));
         step.launch("blocks", call);
+        Ok(y)
+    }
+
+    /// Rows of x as f16: made once for all products with the same value.
+    fn halves(
+        &mut self,
+        step: &mut Step,
+        o: Operands,
+        k: u32,
+        scratch: &mut Scratch,
+    ) -> Result<BufferRange, PlanError> {
+        if let Some(halves) = step.halves.get(&o.value).filter(|_| o.value.is_some()) {
+            return Ok(self.range(halves.buffer));
+        }
+        let width = usize::try_from(half_rows::row_bytes(1, k) / 4).unwrap_or(usize::MAX);
+        let buffer = scratch.take(width, &mut self.buffers);
+        if let Some(old) = step.halves.insert(o.value, Packed { buffer, width }) {
+            scratch.give(old.buffer, old.width);
+        }
+        let y = self.range(buffer);
+        step.launch("halves", half_rows::call(self.rows(o)?, o.block, y, HalfRowsPush { rows: o.rows, k }));
         Ok(y)
     }
 
@@ -380,7 +421,7 @@ impl<'a> Planner<'a> {
     ) -> BufferRange {
         let width = usize::try_from(activations::row_bytes(1, k) / 4).unwrap_or(usize::MAX);
         let buffer = scratch.take(width, &mut self.buffers);
-        step.packed.insert(value, Blocks { buffer, width });
+        step.packed.insert(value, Packed { buffer, width });
         self.range(buffer)
     }
 
@@ -524,9 +565,9 @@ struct Operands {
     rows: u32,
 }
 
-/// A value in blocks of integers.
+/// Where a value is as an arm takes it.
 #[derive(Debug, Clone, Copy)]
-struct Blocks {
+struct Packed {
     buffer: usize,
     width: usize,
 }
@@ -535,7 +576,9 @@ struct Blocks {
 struct Step {
     class: StepClass,
     /// Live values in blocks; none for the outputs' hidden rows.
-    packed: BTreeMap<Option<ValueId>, Blocks>,
+    packed: BTreeMap<Option<ValueId>, Packed>,
+    /// The same as f16.
+    halves: BTreeMap<Option<ValueId>, Packed>,
     /// Live values as f32.
     values: BTreeMap<ValueId, usize>,
     launches: Vec<PlannedLaunch>,
@@ -544,14 +587,14 @@ struct Step {
 
 impl Step {
     fn new(class: StepClass) -> Self {
-        let (packed, values) = (BTreeMap::new(), BTreeMap::new());
-        Step { class, packed, values, launches: Vec::new(), words: Vec::new() }
+        let (packed, halves, values) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Step { class, packed, halves, values, launches: Vec::new(), words: Vec::new() }
     }
 
-    /// Gives the buffer of a value's blocks back.
-    fn forget_blocks(&mut self, value: Option<ValueId>, scratch: &mut Scratch) {
-        if let Some(Blocks { buffer, width }) = self.packed.remove(&value) {
-            scratch.give(buffer, width);
+    /// Gives the buffers of a value's blocks and halves back.
+    fn forget_packed(&mut self, value: Option<ValueId>, scratch: &mut Scratch) {
+        for packed in [self.packed.remove(&value), self.halves.remove(&value)].into_iter().flatten() {
+            scratch.give(packed.buffer, packed.width);
         }
     }
 

@@ -242,6 +242,8 @@ pub struct Plan {
     pub n_vocab: u32,
     /// Rows fed in one step, at most.
     pub window: u32,
+    /// Rows of a step whose logits are computed, at most.
+    pub outputs: u32,
 }
 
 /// Steps whose choices the ring holds; a line is as long as the window.
@@ -262,7 +264,7 @@ impl Plan {
         let lower = |n_ctx| lower::lower(graph, type_id, registry, &target.caps, options, n_ctx);
         let (lowered, context_reason) = memory::fitted(options.context, &target.caps, target.room, lower)?;
         let kernels = kernels::stage(&lowered.steps, registry, &target.caps)?;
-        let lower::Lowered { buffers, steps, context, n_vocab, window } = lowered;
+        let lower::Lowered { buffers, steps, context, n_vocab, window, outputs } = lowered;
         Ok(Self {
             device: target.line(),
             unused: target.unused.clone(),
@@ -275,6 +277,7 @@ impl Plan {
             context,
             n_vocab,
             window,
+            outputs,
         })
     }
 

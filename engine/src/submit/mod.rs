@@ -134,8 +134,9 @@ impl Backend for DeviceModel {
         let slot = self.slots().start(n_ctx)?;
         let n_ctx = n_ctx.min(self.plan.context.n_ctx as usize);
         let n_vocab = self.plan.n_vocab as usize;
-        let (slots, window) = (Arc::clone(&self.slots), self.plan.window as usize);
-        Ok(Box::new(DeviceSequence { slots, slot, n_past: 0, n_ctx, n_vocab, window }))
+        let (window, outputs) = (self.plan.window as usize, self.plan.outputs as usize);
+        let slots = Arc::clone(&self.slots);
+        Ok(Box::new(DeviceSequence { slots, slot, n_past: 0, n_ctx, n_vocab, window, outputs }))
     }
 }
 
@@ -146,8 +147,9 @@ struct DeviceSequence {
     n_past: usize,
     n_ctx: usize,
     n_vocab: usize,
-    /// Ids that a step takes.
+    /// Ids that a step takes, and outputs that it gives.
     window: usize,
+    outputs: usize,
 }
 
 impl DeviceSequence {
@@ -175,7 +177,8 @@ impl Forward for DeviceSequence {
     fn feed(&mut self, ids: &[u32], outputs: Range<usize>) -> Result<Vec<f32>, ForwardError> {
         ForwardError::check(ids, self.n_past, self.n_ctx, self.n_vocab)?;
         let mut logits = Vec::with_capacity(outputs.len() * self.n_vocab);
-        for (at, ids) in windows(ids, self.window) {
+        let window = if outputs.len() > self.outputs { self.window.min(self.outputs) } else { self.window };
+        for (at, ids) in windows(ids, window) {
             let within = |row: usize| row.saturating_sub(at).min(ids.len());
             if let Got::Logits(rows) =
                 self.step(ids, Want::Logits(within(outputs.start)..within(outputs.end)))?

@@ -77,6 +77,7 @@ pub struct Slots {
     n_ctx: usize,
     n_vocab: usize,
     window: usize,
+    most_outputs: usize,
     max_pages: u32,
 }
 
@@ -93,6 +94,7 @@ impl Slots {
             n_ctx: context.n_ctx as usize,
             n_vocab: plan.n_vocab as usize,
             window: plan.window as usize,
+            most_outputs: plan.outputs as usize,
             max_pages: context.max_pages,
         }
     }
@@ -262,8 +264,11 @@ impl Slots {
             };
             step.outputs.extend(outputs.map(|row| first + row));
         }
-        match step.ids.len() {
-            rows if rows > self.window => Err(ForwardError::TooManyRows { rows, most: self.window }),
+        match (step.ids.len(), step.outputs.len()) {
+            (rows, _) if rows > self.window => Err(ForwardError::TooManyRows { rows, most: self.window }),
+            (_, outputs) if outputs > self.most_outputs => {
+                Err(ForwardError::TooManyOutputs { outputs, most: self.most_outputs })
+            }
             _ => Ok(step),
         }
     }

@@ -15,6 +15,11 @@ const NAN: u16 = 0x7e00;
 /// Among the first blocks, in an order that `random` turns, are all zeros, all ones, and all ones or random bytes under
 /// rare scales; the others are random bytes. Blocks with an infinite, NaN or huge value are drawn again.
 pub fn random_blocks<F: Format>(random: &mut Random, n: usize) -> (Vec<u8>, Vec<f32>) {
+    random_blocks_within::<F>(random, n, LARGEST)
+}
+
+/// The same with no value larger than `largest`.
+pub fn random_blocks_within<F: Format>(random: &mut Random, n: usize, largest: f32) -> (Vec<u8>, Vec<f32>) {
     let (n_elems, n_bytes) = (F::GEOMETRY.elements() as usize, F::GEOMETRY.bytes() as usize);
     let (mut blocks, mut values) = (Vec::new(), Vec::new());
     let scales = scales::<F>();
@@ -25,7 +30,7 @@ pub fn random_blocks<F: Format>(random: &mut Random, n: usize) -> (Vec<u8>, Vec<
     while values.len() < n {
         let block = rare.next().cloned().unwrap_or_else(|| random.bytes(n_bytes));
         F::dequantize(&block, &mut decoded);
-        if decoded.iter().all(|v| v.abs() <= LARGEST) {
+        if decoded.iter().all(|v| v.abs() <= largest) {
             blocks.extend(block);
             values.extend_from_slice(&decoded);
         }

@@ -10,7 +10,7 @@ mod case;
 mod check;
 mod random;
 
-pub use blocks::random_blocks;
+pub use blocks::{random_blocks, random_blocks_within};
 pub use bound::{F16_ROUNDOFF, F32_ROUNDOFF, gamma};
 pub use case::{Buffer, Case, Content, Expected, f32_bytes, plain_step, u32_bytes};
 pub use check::{Failure, Report, SENTINEL, check};

@@ -3,8 +3,8 @@
 //! Shapes: W `[m, k]`, x `[n, k]`, y `[n, m]`; a row of k elements is whole words `V`.
 //! Who owns what: a workgroup owns a tile of y; each subgroup holds its part of the tile in matrices.
 //! A slab of x and of W is staged in workgroup memory while the next one is on its way into registers.
-//! Edges: rows past the last are the last again, columns past k are zero; a tile that is not whole goes to y element by
-//! element.
+//! Edges: rows past the last are the last again, columns past k are zero; a matrix that is not whole goes to y element
+//! by element.
 //! Numerics: the order of a sum within one multiply-add is the device's, and multiply-adds follow k in order.
 
 use kiln_dsl::prelude::*;
@@ -47,9 +47,6 @@ pub fn gemm_khr<T: Elem + tile::SumsTo<Sum>, Sum: Num + tile::TileElem + tile::C
     let w_slab = comptime!(shape.slab(shape.tile[1], per_word));
     let held_n = comptime!(shape.held()[0]);
     let held_m = comptime!(shape.held()[1]);
-    let matrix_n = comptime!(shape.matrix[0]);
-    let matrix_m = comptime!(shape.matrix[1]);
-    let subgroups_m = comptime!(shape.subgroups[1]);
 
     let xs = Shared::<V>::new(comptime!(x_slab.staged()));
     let ws = Shared::<V>::new(comptime!(w_slab.staged()));
@@ -59,9 +56,6 @@ pub fn gemm_khr<T: Elem + tile::SumsTo<Sum>, Sum: Num + tile::TileElem + tile::C
 
     let n0 = workgroup_id_y() * tile_n;
     let m0 = workgroup_id_x() * tile_m;
-    let part = subgroup_id();
-    let part_n = part / subgroups_m * comptime!(held_n * matrix_n);
-    let part_m = part % subgroups_m * comptime!(held_m * matrix_m);
     let words = p.k / comptime!(per_word);
     let slab_words = comptime!(x_slab.words);
     let whole = words / slab_words * slab_words;
@@ -79,7 +73,7 @@ pub fn gemm_khr<T: Elem + tile::SumsTo<Sum>, Sum: Num + tile::TileElem + tile::C
             fetch(x, &x_next, n0, p.n, words, word + slab_words, comptime!(x_slab), comptime!(false));
             fetch(w, &w_next, m0, p.m, words, word + slab_words, comptime!(w_slab), comptime!(false));
         }
-        multiply::<T, Sum, V, N, M, K>(&xs, &ws, &acc, part_n, part_m, comptime!(shape));
+        multiply::<T, Sum, V, N, M, K>(&xs, &ws, &acc, comptime!(shape));
     }
     if whole < words {
         fetch(x, &x_next, n0, p.n, words, whole, comptime!(x_slab), comptime!(true));
@@ -88,30 +82,49 @@ pub fn gemm_khr<T: Elem + tile::SumsTo<Sum>, Sum: Num + tile::TileElem + tile::C
         put(&x_next, &xs, comptime!(x_slab));
         put(&w_next, &ws, comptime!(w_slab));
         barrier();
-        multiply::<T, Sum, V, N, M, K>(&xs, &ws, &acc, part_n, part_m, comptime!(shape));
+        multiply::<T, Sum, V, N, M, K>(&xs, &ws, &acc, comptime!(shape));
     }
 
-    // A matrix goes to y at once where it is whole and y's rows start at 16 bytes.
-    if n0 + tile_n <= p.n && m0 + tile_m <= p.m && p.m % 4 == 0 {
-        for i in comptime!(0..held_n) {
-            for j in comptime!(0..held_m) {
-                let row = n0 + part_n + comptime!(i * matrix_n);
-                let column = m0 + part_m + comptime!(j * matrix_m);
-                tile::store(acc[i * held_m + j], y, row * p.m + column, p.m);
-            }
-        }
-    } else {
-        let sums = Shared::<Sum>::new(comptime!(shape.sums()));
-        let first = part * comptime!(matrix_n * matrix_m);
-        for i in comptime!(0..held_n) {
-            for j in comptime!(0..held_m) {
-                tile::store(acc[i * held_m + j], &sums, first, matrix_m);
+    store_sums(&acc, y, p.n, p.m, 0, p.m, n0, m0, comptime!(shape));
+}
+
+/// The sums of a workgroup's tile, which starts at row `n0` of `n` and column `m0` of `m`, to y: column c of row r is
+/// its element `r * stride + first + c`.
+///
+/// A matrix goes there at once where it is whole and starts at 16 bytes as y's rows do, else element by element.
+#[device]
+pub(super) fn store_sums<Sum: Num + tile::TileElem + tile::Carries<Sum>, N: Dim, M: Dim>(
+    acc: &PlaceArray<Tile<Sum, Acc, Sg, N, M>, Local>,
+    y: &BufMut<Sum>,
+    n: u32,
+    m: u32,
+    first: u32,
+    stride: u32,
+    n0: u32,
+    m0: u32,
+    #[comptime] shape: KhrShape,
+) {
+    let held_m = comptime!(shape.held()[1]);
+    let matrix_n = comptime!(shape.matrix[0]);
+    let matrix_m = comptime!(shape.matrix[1]);
+    let sums = Shared::<Sum>::new(comptime!(shape.sums()));
+    let part = subgroup_id();
+    let own = part * comptime!(matrix_n * matrix_m);
+    let row0 = n0 + part / comptime!(shape.subgroups[1]) * comptime!(shape.held()[0] * matrix_n);
+    let column0 = m0 + part % comptime!(shape.subgroups[1]) * comptime!(held_m * matrix_m);
+    let aligned = (first | stride) % 4 == 0;
+    for i in comptime!(0..shape.held()[0]) {
+        for j in comptime!(0..held_m) {
+            let row = row0 + comptime!(i * matrix_n);
+            let column = column0 + comptime!(j * matrix_m);
+            if aligned && row + matrix_n <= n && column + matrix_m <= m {
+                tile::store(acc[i * held_m + j], y, row * stride + first + column, stride);
+            } else if row < n && column < m {
+                tile::store(acc[i * held_m + j], &sums, own, matrix_m);
                 subgroup_barrier();
                 for e in (lane()..comptime!(matrix_n * matrix_m)).step_by(comptime!(shape.lanes)) {
-                    let row = n0 + part_n + i * matrix_n + e / matrix_m;
-                    let column = m0 + part_m + j * matrix_m + e % matrix_m;
-                    if row < p.n && column < p.m {
-                        y[row * p.m + column] = sums[first + e];
+                    if row + e / matrix_m < n && column + e % matrix_m < m {
+                        y[(row + e / matrix_m) * stride + first + column + e % matrix_m] = sums[own + e];
                     }
                 }
                 subgroup_barrier();
@@ -163,12 +176,10 @@ fn put<V: Vector<Elem = u32> + Elem>(from: &PlaceArray<V, Local>, into: &Shared<
 
 /// The staged slabs' product onto the subgroup's sums.
 #[device]
-fn multiply<T, Sum, V, N: Dim, M: Dim, K: Dim>(
+pub(super) fn multiply<T, Sum, V, N: Dim, M: Dim, K: Dim>(
     xs: &Shared<V>,
     ws: &Shared<V>,
     acc: &PlaceArray<Tile<Sum, Acc, Sg, N, M>, Local>,
-    part_n: u32,
-    part_m: u32,
     #[comptime] shape: KhrShape,
 ) where
     T: Elem + tile::SumsTo<Sum>,
@@ -179,6 +190,9 @@ fn multiply<T, Sum, V, N: Dim, M: Dim, K: Dim>(
     let pitch = comptime!(shape.slab(1, per_word).pitch());
     let held_n = comptime!(shape.held()[0]);
     let held_m = comptime!(shape.held()[1]);
+    let part = subgroup_id();
+    let part_n = part / comptime!(shape.subgroups[1]) * comptime!(held_n * shape.matrix[0]);
+    let part_m = part % comptime!(shape.subgroups[1]) * comptime!(held_m * shape.matrix[1]);
     for step in comptime!(0..shape.tile[2] / shape.matrix[2]) {
         let word = comptime!(step * shape.matrix[2] / per_word);
         let mut left = [Tile::<T, MatA, Sg, N, K>::zero(); held_n];

@@ -20,7 +20,7 @@ pub use add::add;
 pub use attention::{AttentionShape, attention};
 pub use gemv::{Rows, gated, gemv};
 pub use glu::glu;
-pub use product::{product, product_of_halves};
+pub use product::{half_error, product, product_of_halves};
 pub use rms_norm::{moved, rms_norm};
 pub use rope::rope;
 pub use scale::scale;

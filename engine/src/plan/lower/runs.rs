@@ -37,7 +37,9 @@ impl Planner<'_> {
                 };
                 let same = self.graph.tensors[w.0].shape == self.graph.tensors[v.0].shape
                     && self.format(w)?.id == self.format(v)?.id;
-                same && self.matrix(w)?.1.len() == 1 && self.matrix(v)?.1.len() == 1 && class.rows > 0
+                same && self.matrix(w)?.1.len() == 1
+                    && self.matrix(v)?.1.len() == 1
+                    && !self.on_matrices(class, w)?
             }
             (Run::Heads { .. }, [.., attention]) => {
                 let Op::Attention { attention: words, .. } = attention.op else { return Ok(false) };
@@ -95,7 +97,7 @@ impl Planner<'_> {
         for node in self.graph.nodes.iter().filter(|node| node.op.inputs().any(|x| x == value)) {
             match node.op {
                 Op::Linear { weight, .. } if value != self.graph.hidden => {
-                    let packed = self.arm(class, weight)? == Arm::Dot4;
+                    let packed = !self.on_matrices(class, weight)? && self.arm(class, weight)? == Arm::Dot4;
                     (rows, blocks) = (rows || !packed, blocks || packed);
                 }
                 _ => rows = true,
@@ -104,7 +106,14 @@ impl Planner<'_> {
         Ok((rows, blocks))
     }
 
-    /// The arm that multiplies with a matrix.
+    /// Whether the rows of a step are multiplied with a tensor as matrices.
+    fn on_matrices(&self, class: StepClass, weight: TensorId) -> Result<bool, PlanError> {
+        let shape = &self.graph.tensors[weight.0].shape;
+        let (m, k) = (index("a matrix's number of rows", shape[0])?, index("a row", shape[1])?);
+        Ok(self.gemm(self.format(weight)?, [class.rows, m, k]).is_some())
+    }
+
+    /// The arm of the gemv with a matrix.
     fn arm(&self, class: StepClass, weight: TensorId) -> Result<Arm, PlanError> {
         let shape = &self.graph.tensors[weight.0].shape;
         let (m, k) = (index("a matrix's number of rows", shape[0])?, index("a row", shape[1])?);
