@@ -1,26 +1,32 @@
-//! Times a product on cooperative matrices: `gemm f16|s8 N M K [SHAPE...]`, a shape being
-//! `TILE_NxMxK/SUBGROUPS_NxM/MATRIX_NxMxK/LANES`.
+//! Times a product on cooperative matrices: `gemm TYPE N M K [SHAPE...]`, TYPE being f16, s8 or a format such as Q4_K, a
+//! shape `TILE_NxMxK/SUBGROUPS_NxM/MATRIX_NxMxK/LANES`.
 //!
 //! For each shape: sampled elements are compared with the host, then the median of launches on rotating weights is
 //! printed, by the device's own clock.
 
-use std::error::Error;
+use std::{
+    error::Error,
+    time::{Duration, Instant},
+};
 
-use kiln_abi::{BufferRange, Device, Kernel, LaunchArgs, StagedKernel};
+use kiln_abi::{BufferRange, Device};
 use kiln_kernels::{
-    conformance::Random,
+    Call, FormatRow, Registry,
+    conformance::{Random, u32_bytes},
     gemm::{
-        GemmF16, GemmS8, KhrShape,
+        GemmDecodedPush, GemmF16, GemmOperands, GemmS8, KhrShape,
         khr::{GemmKhrArgs, GemmPush},
     },
+    step::{StepRow, step_block},
 };
 use kiln_runtime::{Gpu, RecordOptions, RuntimeOptions};
 
 const LAUNCHES: usize = 20;
+const WARM_UP: Duration = Duration::from_millis(300);
 /// Copies of W together have at least so many bytes, more than caches hold.
 const ROTATED_BYTES: usize = 256 << 20;
 
-const USAGE: &str = "usage: gemm f16|s8 N M K [TILE_NxMxK/SUBGROUPS_NxM/MATRIX_NxMxK/LANES...]";
+const USAGE: &str = "usage: gemm f16|s8|FORMAT N M K [TILE_NxMxK/SUBGROUPS_NxM/MATRIX_NxMxK/LANES...]";
 
 fn numbers<const N: usize>(text: &str) -> Result<[u32; N], Box<dyn Error>> {
     let numbers = text.split('x').map(str::parse).collect::<Result<Vec<u32>, _>>()?;
@@ -42,15 +48,15 @@ fn shape(text: &str) -> Result<KhrShape, Box<dyn Error>> {
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let (ty, size) = (args.first().ok_or(USAGE)?, args.get(1..4).ok_or(USAGE)?.join("x"));
-    let (f16, [n, m, k]) = (ty == "f16", numbers(&size)?);
-    let (deep, depth) = if f16 { (64, 16) } else { (128, 32) };
+    let [n, m, k] = numbers(&size)?;
+    let (deep, depth) = if ty == "s8" { (128, 32) } else { (64, 16) };
     let usual = KhrShape { tile: [128, 128, deep], subgroups: [2, 4], matrix: [16, 16, depth], lanes: 32 };
     let shapes = match &args[4..] {
         [] => vec![usual],
         shapes => shapes.iter().map(|text| shape(text)).collect::<Result<_, _>>()?,
     };
     let gpu = Gpu::open(&RuntimeOptions::default())?;
-    let product = Product::new(&gpu, f16, [n, m, k])?;
+    let product = Product::new(&gpu, ty, GemmPush { n, m, k })?;
     for shape in shapes {
         match product.timed(&gpu, shape) {
             Ok(text) => println!("{ty} {n} x {m} x {k}, {shape:?}: {text}"),
@@ -60,22 +66,42 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Elements of one operand.
+type Values = Box<dyn Fn(usize) -> Vec<f64>>;
+
 struct Product {
-    f16: bool,
     p: GemmPush,
-    x_data: Vec<u8>,
-    w_data: Vec<u8>,
-    x: BufferRange,
+    /// The launch of a shape, with a copy of W.
+    call: Box<dyn Fn(KhrShape, BufferRange) -> Call>,
+    /// A row of x, and of W.
+    rows: [Values; 2],
+    /// Whether sums are exact integers.
+    exact: bool,
+    /// What else a product is off by, relative.
+    slack: f64,
     /// Copies of W.
     ws: Vec<BufferRange>,
     y: BufferRange,
 }
 
 impl Product {
-    fn new(gpu: &Gpu, f16: bool, [n, m, k]: [u32; 3]) -> Result<Self, Box<dyn Error>> {
+    fn new(gpu: &Gpu, ty: &str, p: GemmPush) -> Result<Self, Box<dyn Error>> {
+        let GemmPush { n, m, k } = p;
+        let registry = Registry::builtin();
+        let format = registry.format_named(ty).filter(|_| ty != "f16");
         let mut random = Random::new(1);
-        let x_data = content(&mut random, (n * k) as usize, f16);
-        let w_data = content(&mut random, (m * k) as usize, f16);
+        let s8 = ty == "s8";
+        let x_data = content(&mut random, (n * k) as usize, s8);
+        let (w_data, w_values): (Vec<u8>, Values) = match format {
+            None => {
+                let data = content(&mut random, (m * k) as usize, s8);
+                (data.clone(), Box::new(move |row| values(&data, row * k as usize, k as usize, s8)))
+            }
+            Some(format) if k % format.row_multiple != 0 => {
+                return Err(format!("rows of {k} elements are no whole blocks of {}", format.row_multiple).into());
+            }
+            Some(format) => blocks(&mut random, format, [m, k]),
+        };
         let operand = |data: &[u8]| -> Result<BufferRange, Box<dyn Error>> {
             let bytes = data.len() as u64;
             let buffer = gpu.allocate(bytes, "operand")?;
@@ -85,34 +111,43 @@ impl Product {
         let copies = ROTATED_BYTES.div_ceil(w_data.len()).clamp(1, LAUNCHES);
         let ws = (0..copies).map(|_| operand(&w_data)).collect::<Result<_, _>>()?;
         let (x, y) = (operand(&x_data)?, operand(&vec![0; 4 * n as usize * m as usize])?);
-        Ok(Product { f16, p: GemmPush { n, m, k }, x_data, w_data, x, ws, y })
-    }
-
-    fn staged(&self, shape: KhrShape, w: BufferRange) -> Result<(StagedKernel, LaunchArgs), Box<dyn Error>> {
-        let (x, y, p) = (self.x, self.y, self.p);
-        Ok(if self.f16 {
-            let kernel = GemmF16::new(shape);
-            (kernel.stage()?, kernel.bind(&GemmKhrArgs { x: x.into(), w: w.into(), y: y.into(), p }))
-        } else {
-            let kernel = GemmS8::new(shape);
-            (kernel.stage()?, kernel.bind(&GemmKhrArgs { x: x.into(), w: w.into(), y: y.into(), p }))
-        })
+        let row = StepRow { token: 0, position: 0, slot: 0 };
+        let step = operand(&u32_bytes(&step_block(&vec![row; n as usize], &[], n)))?;
+        let gemm = format.map(|format| format.gemm);
+        let call: Box<dyn Fn(KhrShape, BufferRange) -> Call> = Box::new(move |shape, w| match gemm {
+            Some(gemm) => {
+                let p = GemmDecodedPush { rows: n, m, k, first: 0, stride: m };
+                gemm(GemmOperands { w, x, step, y }, p, shape)
+            }
+            None if s8 => {
+                let args = GemmKhrArgs { x: x.into(), w: w.into(), y: y.into(), p };
+                Call::new(GemmS8::new(shape), &args)
+            }
+            None => {
+                let args = GemmKhrArgs { x: x.into(), w: w.into(), y: y.into(), p };
+                Call::new(GemmF16::new(shape), &args)
+            }
+        });
+        let x_values: Values = Box::new(move |row| values(&x_data, row * k as usize, k as usize, s8));
+        let slack = if gemm.is_some() { 1.0 / 1024.0 } else { 0.0 };
+        Ok(Product { p, call, rows: [x_values, w_values], exact: s8, slack, ws, y })
     }
 
     fn timed(&self, gpu: &Gpu, shape: KhrShape) -> Result<String, Box<dyn Error>> {
-        let (kernel, _) = self.staged(shape, self.ws[0])?;
+        let kernel = (self.call)(shape, self.ws[0]).stage()?;
         let prepared = gpu.prepare(&kernel)?;
         let options = RecordOptions { timestamps: true, ..Default::default() };
         let mut recorder = gpu.recorder("gemm", options)?;
         for w in self.ws.iter().cycle().take(LAUNCHES) {
-            recorder.launch(&prepared, &self.staged(shape, *w)?.1)?;
+            recorder.launch(&prepared, &(self.call)(shape, *w).args)?;
         }
         let recorded = recorder.finish()?;
         gpu.write(self.y.buffer, 0, &vec![0xff; self.y.bytes as usize])?;
         recorded.run()?;
         self.compare(gpu)?;
-        // The first runs warm the clocks up.
-        for _ in 0..3 {
+        // An idle device's clocks take their time to rise.
+        let started = Instant::now();
+        while started.elapsed() < WARM_UP {
             recorded.run()?;
         }
         let mut ns: Vec<f64> = recorded.timings()?.unwrap_or_default().iter().map(|t| t.ns).collect();
@@ -125,7 +160,7 @@ impl Product {
 
     /// Compares sampled elements of y with the host's.
     fn compare(&self, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
-        let (m, k) = (self.p.m as usize, self.p.k as usize);
+        let m = self.p.m as usize;
         let mut y_data = vec![0; self.y.bytes as usize];
         gpu.read(self.y.buffer, 0, &mut y_data)?;
         let mut random = Random::new(2);
@@ -133,14 +168,15 @@ impl Product {
             let (row, column) = (random.below(self.p.n) as usize, random.below(self.p.m) as usize);
             let at = 4 * (row * m + column);
             let word: [u8; 4] = y_data[at..at + 4].try_into()?;
-            let is = match self.f16 {
-                true => f64::from(f32::from_le_bytes(word)),
-                false => f64::from(i32::from_le_bytes(word)),
+            let is = match self.exact {
+                false => f64::from(f32::from_le_bytes(word)),
+                true => f64::from(i32::from_le_bytes(word)),
             };
-            let (x, w) = (values(&self.x_data, row * k, k, self.f16), values(&self.w_data, column * k, k, self.f16));
+            let (x, w) = (self.rows[0](row), self.rows[1](column));
             let products: Vec<f64> = x.iter().zip(&w).map(|(x, w)| x * w).collect();
             let (wanted, size): (f64, f64) = (products.iter().sum(), products.iter().map(|p| p.abs()).sum());
-            let bound = if self.f16 { size * 2.0 * k as f64 * f64::from(f32::EPSILON) } else { 0.0 };
+            let relative = 2.0 * f64::from(self.p.k) * f64::from(f32::EPSILON) + self.slack;
+            let bound = if self.exact { 0.0 } else { size * relative };
             // Written so that what is no number fails.
             if !((is - wanted).abs() <= bound) {
                 return Err(format!("y[{row}, {column}] is {is}, expected {wanted} ± {bound}").into());
@@ -150,15 +186,42 @@ impl Product {
     }
 }
 
-fn content(random: &mut Random, n: usize, f16: bool) -> Vec<u8> {
-    match f16 {
-        true => (0..n).flat_map(|_| half::f16::from_f32(random.unit()).to_le_bytes()).collect(),
-        false => random.bytes(n),
+fn content(random: &mut Random, n: usize, s8: bool) -> Vec<u8> {
+    match s8 {
+        false => (0..n).flat_map(|_| half::f16::from_f32(random.unit()).to_le_bytes()).collect(),
+        true => random.bytes(n),
     }
 }
 
-fn values(data: &[u8], first: usize, n: usize, f16: bool) -> Vec<f64> {
+fn values(data: &[u8], first: usize, n: usize, s8: bool) -> Vec<f64> {
     let half = |i: usize| half::f16::from_le_bytes([data[2 * i], data[2 * i + 1]]).to_f64();
     let byte = |i: usize| f64::from(data[i].cast_signed());
-    (first..first + n).map(|i| if f16 { half(i) } else { byte(i) }).collect()
+    (first..first + n).map(|i| if s8 { byte(i) } else { half(i) }).collect()
+}
+
+/// W in a format: as the device holds it, and row by row. One row's random blocks serve every row, in turned order.
+fn blocks(random: &mut Random, format: &FormatRow, [m, k]: [u32; 2]) -> (Vec<u8>, Values) {
+    let (n_elems, n_bytes) = (format.geometry.elements() as usize, format.geometry.bytes() as usize);
+    let mut block = || {
+        let mut values = vec![0.0f32; n_elems];
+        loop {
+            let bytes = random.bytes(n_bytes);
+            let decoded = format.dequantize(&bytes, &mut values);
+            if decoded.is_ok() && values.iter().all(|v| v.abs() <= 1000.0) {
+                return bytes;
+            }
+        }
+    };
+    let per_row = k as usize / n_elems;
+    let row: Vec<Vec<u8>> = (0..per_row).map(|_| block()).collect();
+    let of = move |r: usize| (0..per_row).map(|i| row[(i + r) % per_row].clone()).collect::<Vec<_>>().concat();
+    let all: Vec<u8> = (0..m as usize).flat_map(&of).collect();
+    let (packed, format) = ((format.pack)(&all), format.clone());
+    let values = move |r: usize| {
+        let mut values = vec![0.0; k as usize];
+        // Whole blocks decode.
+        _ = format.dequantize(&of(r), &mut values);
+        values.into_iter().map(f64::from).collect()
+    };
+    (packed, Box::new(values))
 }

@@ -3,7 +3,7 @@
 //! Shapes: W `[m, k]` in planes, x `[rows, k]` f16, y `[rows, stride]` f32; k is a multiple of the block, the unit and 8.
 //! Who owns what: a workgroup owns a tile of y, each subgroup its part of the tile. A slab of x and one of W, decoded to
 //! f16, are in workgroup memory while what the next one is made of is on its way into registers.
-//! Edges: rows past the last are the last again, columns of x past k are zero; a matrix that is not whole goes to y
+//! Edges: rows past the last are the last again, columns of x past k are zero; a tile that is not whole goes to y
 //! element by element.
 //! Traffic: W once per `tile[0]` rows of x, x once per `tile[1]` rows of W, compute-bound from about 64 rows of x on.
 //! Numerics: weights decoded to f32 and rounded to f16; products summed in f32, multiply-adds following k in order.

@@ -3,8 +3,8 @@
 //! Shapes: W `[m, k]`, x `[n, k]`, y `[n, m]`; a row of k elements is whole words `V`.
 //! Who owns what: a workgroup owns a tile of y; each subgroup holds its part of the tile in matrices.
 //! A slab of x and of W is staged in workgroup memory while the next one is on its way into registers.
-//! Edges: rows past the last are the last again, columns past k are zero; a matrix that is not whole goes to y element
-//! by element.
+//! Edges: rows past the last are the last again, columns past k are zero; a tile that is not whole goes to y element by
+//! element.
 //! Numerics: the order of a sum within one multiply-add is the device's, and multiply-adds follow k in order.
 
 use kiln_dsl::prelude::*;
@@ -91,7 +91,7 @@ pub fn gemm_khr<T: Elem + tile::SumsTo<Sum>, Sum: Num + tile::TileElem + tile::C
 /// The sums of a workgroup's tile, which starts at row `n0` of `n` and column `m0` of `m`, to y: column c of row r is
 /// its element `r * stride + first + c`.
 ///
-/// A matrix goes there at once where it is whole and starts at 16 bytes as y's rows do, else element by element.
+/// A matrix goes there at once where the tile is whole and starts at 16 bytes as y's rows do, else element by element.
 #[device]
 pub(super) fn store_sums<Sum: Num + tile::TileElem + tile::Carries<Sum>, N: Dim, M: Dim>(
     acc: &PlaceArray<Tile<Sum, Acc, Sg, N, M>, Local>,
@@ -112,19 +112,25 @@ pub(super) fn store_sums<Sum: Num + tile::TileElem + tile::Carries<Sum>, N: Dim,
     let own = part * comptime!(matrix_n * matrix_m);
     let row0 = n0 + part / comptime!(shape.subgroups[1]) * comptime!(shape.held()[0] * matrix_n);
     let column0 = m0 + part % comptime!(shape.subgroups[1]) * comptime!(held_m * matrix_m);
-    let aligned = (first | stride) % 4 == 0;
-    for i in comptime!(0..shape.held()[0]) {
-        for j in comptime!(0..held_m) {
-            let row = row0 + comptime!(i * matrix_n);
-            let column = column0 + comptime!(j * matrix_m);
-            if aligned && row + matrix_n <= n && column + matrix_m <= m {
-                tile::store(acc[i * held_m + j], y, row * stride + first + column, stride);
-            } else if row < n && column < m {
+    // The same for all subgroups: a driver may hold them all up where one waits for itself.
+    let whole = n0 + comptime!(shape.tile[0]) <= n && m0 + comptime!(shape.tile[1]) <= m;
+    if whole && (first | stride) % 4 == 0 {
+        for i in comptime!(0..shape.held()[0]) {
+            for j in comptime!(0..held_m) {
+                let at = (row0 + comptime!(i * matrix_n)) * stride + first + column0 + comptime!(j * matrix_m);
+                tile::store(acc[i * held_m + j], y, at, stride);
+            }
+        }
+    } else {
+        for i in comptime!(0..shape.held()[0]) {
+            for j in comptime!(0..held_m) {
                 tile::store(acc[i * held_m + j], &sums, own, matrix_m);
                 subgroup_barrier();
                 for e in (lane()..comptime!(matrix_n * matrix_m)).step_by(comptime!(shape.lanes)) {
-                    if row + e / matrix_m < n && column + e % matrix_m < m {
-                        y[(row + e / matrix_m) * stride + first + column + e % matrix_m] = sums[own + e];
+                    let row = row0 + i * matrix_n + e / matrix_m;
+                    let column = column0 + j * matrix_m + e % matrix_m;
+                    if row < n && column < m {
+                        y[row * stride + first + column] = sums[own + e];
                     }
                 }
                 subgroup_barrier();
