@@ -142,9 +142,9 @@ fn a_prefill_chunk_beside_decode_rows_changes_none_of_them() {
     let twice = Feed { slot: a, ids: &[next], want: Want::Choice };
     let refused = model.slots().step(&[twice.clone(), twice]).unwrap_err();
     assert_eq!(refused, ForwardError::UnknownSlot, "a sequence takes part once");
-    let rows = ids(4, 600);
+    let rows = ids(4, 520);
     let refused = model.slots().step(&[Feed { slot: a, ids: &rows, want: Want::Nothing }]).unwrap_err();
-    assert!(matches!(refused, ForwardError::TooManyRows { rows: 600, .. }), "{refused}");
+    assert!(matches!(refused, ForwardError::TooManyRows { rows: 520, .. }), "{refused}");
     assert_eq!(model.slots().counts().seeds, seeds, "what is refused does not run");
     clean(&gpu);
 }

@@ -212,7 +212,7 @@ impl AccuracyClass {
 impl std::fmt::Display for AccuracyClass {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            AccuracyClass::F16 => write!(f, "f16: activations of 15 bits and more"),
+            AccuracyClass::F16 => write!(f, "f16: activations of 11 bits and more"),
         }
     }
 }

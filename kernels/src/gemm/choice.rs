@@ -9,7 +9,7 @@ use super::{KhrShape, decoded};
 
 /// Shapes in falling order of their tiles: of a large card's matrices, then of a CPU driver's.
 const SHAPES: [KhrShape; 3] = [
-    KhrShape { tile: [128, 128, 64], subgroups: [2, 4], matrix: [16, 16, 16], lanes: 32 },
+    KhrShape { tile: [128, 64, 64], subgroups: [2, 2], matrix: [16, 16, 16], lanes: 32 },
     KhrShape { tile: [64, 64, 64], subgroups: [2, 2], matrix: [16, 16, 16], lanes: 32 },
     KhrShape { tile: [32, 16, 32], subgroups: [2, 1], matrix: [8, 8, 8], lanes: 8 },
 ];
