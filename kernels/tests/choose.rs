@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use kiln_abi::{DeviceCaps, DeviceKind, Limits, MatrixCaps, spirv::Capability};
+use kiln_abi::{
+    DeviceCaps, DeviceKind, Limits, MatrixCaps, MatrixElem, MatrixProduct,
+    spirv::{Capability, Scope},
+};
 use kiln_kernels::{
-    Registry,
+    Registry, gemm,
     gemv::{Arm, Shape, choose, tiles},
 };
 
@@ -119,5 +122,39 @@ fn what_shares_a_step_changes_neither_arm_nor_lanes() {
                 assert_eq!(order(&together), order(&alone), "{}, k = {k}", row.name);
             }
         }
+    }
+}
+
+#[test]
+fn many_rows_are_multiplied_as_matrices_where_a_device_has_them() {
+    let with = |name, sizes, mnk: [u32; 3], elems: [MatrixElem; 4]| {
+        let fixed = vec![MatrixProduct { scope: Scope::Subgroup, mnk, elems }];
+        DeviceCaps { matrix: MatrixCaps { fixed, ..MatrixCaps::default() }, ..device(name, sizes, true) }
+    };
+    let halves = [MatrixElem::F16, MatrixElem::F16, MatrixElem::F32, MatrixElem::F32];
+    let card = with("a card", (32, 32), [16; 3], halves);
+    let cpu = with("a CPU driver", (8, 8), [8; 3], halves);
+    let bytes = with("bytes alone", (32, 32), [16, 16, 32], [MatrixElem::I8; 4]);
+    let wide = with("subgroups of 64 alone", (64, 64), [16; 3], halves);
+    let none = device("no matrices", (32, 32), true);
+    // Bytes of the format's table, rows of x, rows of W and columns, device: the tile.
+    let table = [
+        (0, [512, 4096, 4096], &card, Some([128, 64, 64])),
+        (0, [512, 1024, 4096], &card, Some([64, 64, 64])),
+        (0, [512, 12288, 576], &card, Some([128, 64, 64])),
+        (4096, [512, 4096, 4096], &card, Some([64, 64, 64])),
+        (16384, [512, 4096, 4096], &card, None),
+        (0, [32, 4096, 4096], &card, Some([64, 64, 64])),
+        (0, [31, 4096, 4096], &card, None),
+        (0, [512, 4096, 4], &card, None),
+        (0, [512, 4096, 4096], &cpu, Some([32, 16, 32])),
+        (0, [512, 4096, 4096], &bytes, None),
+        (0, [512, 4096, 4096], &wide, None),
+        (0, [512, 4096, 4096], &none, None),
+    ];
+    for (table_bytes, size, caps, expected) in table {
+        let found = gemm::choose(table_bytes, size, caps);
+        let tile = found.as_ref().ok().map(|choice| choice.shape.tile);
+        assert_eq!(tile, expected, "{size:?} on {}: {found:?}", caps.name);
     }
 }
