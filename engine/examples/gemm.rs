@@ -98,7 +98,9 @@ impl Product {
                 (data.clone(), Box::new(move |row| values(&data, row * k as usize, k as usize, s8)))
             }
             Some(format) if k % format.row_multiple != 0 => {
-                return Err(format!("rows of {k} elements are no whole blocks of {}", format.row_multiple).into());
+                return Err(
+                    format!("rows of {k} elements are no whole blocks of {}", format.row_multiple).into()
+                );
             }
             Some(format) => blocks(&mut random, format, [m, k]),
         };
@@ -214,7 +216,8 @@ fn blocks(random: &mut Random, format: &FormatRow, [m, k]: [u32; 2]) -> (Vec<u8>
     };
     let per_row = k as usize / n_elems;
     let row: Vec<Vec<u8>> = (0..per_row).map(|_| block()).collect();
-    let of = move |r: usize| (0..per_row).map(|i| row[(i + r) % per_row].clone()).collect::<Vec<_>>().concat();
+    let of =
+        move |r: usize| (0..per_row).map(|i| row[(i + r) % per_row].clone()).collect::<Vec<_>>().concat();
     let all: Vec<u8> = (0..m as usize).flat_map(&of).collect();
     let (packed, format) = ((format.pack)(&all), format.clone());
     let values = move |r: usize| {

@@ -186,8 +186,16 @@ fn launches(
             .collect();
         let outputs: Vec<u32> = (n_rows - n_rows.min(step.class.outputs)..n_rows).collect();
         buffers.seed(plan, &rows, &outputs, step.class.rows)?;
-        let scene =
-            Scene { gpu, plan, file, registry, buffers: &buffers.ids, class: step.class, rows: &rows, outputs: &outputs };
+        let scene = Scene {
+            gpu,
+            plan,
+            file,
+            registry,
+            buffers: &buffers.ids,
+            class: step.class,
+            rows: &rows,
+            outputs: &outputs,
+        };
         let mut done = 0;
         for word in &step.words {
             let own = &step.launches[word.launches.clone()];

@@ -200,7 +200,8 @@ fn put_x(
     let i = local_id() + comptime!(j * of.invocations);
     let column = i % comptime!(of.words);
     let inside = slab * comptime!(of.words) + column < k / PER_WORD;
-    xs[i / comptime!(of.words) * comptime!(of.pitch()) + column] = select(inside, word, splat::<Vec4<u32>>(0));
+    xs[i / comptime!(of.words) * comptime!(of.pitch()) + column] =
+        select(inside, word, splat::<Vec4<u32>>(0));
 }
 
 #[device]
@@ -231,7 +232,8 @@ fn put_w<F: TensorFormat>(
 ) {
     let i = local_id() + comptime!(j * of.invocations);
     let words = comptime!(piece::<F>() / PER_WORD);
-    ws[i / comptime!(of.words) * comptime!(of.words * words + 1) + i % comptime!(of.words) * words + at] = word;
+    ws[i / comptime!(of.words) * comptime!(of.words * words + 1) + i % comptime!(of.words) * words + at] =
+        word;
 }
 
 /// Eight numbers as the halves of a word.
@@ -278,7 +280,8 @@ pub fn variants<F: Format>() -> Vec<Variant> {
 fn cases<F: Format>(shape: KhrShape) -> Vec<Case> {
     let [n, m, _] = shape.tile;
     let k = F::BLK.max(F::UNIT).max(PER_WORD);
-    let cases = [(n + 3, m + 4, 5 * k, (4, 8)), (1, 5, k, (0, 0)), (n, m, 64_u32.next_multiple_of(k), (1, 2))];
+    let cases =
+        [(n + 3, m + 4, 5 * k, (4, 8)), (1, 5, k, (0, 0)), (n, m, 64_u32.next_multiple_of(k), (1, 2))];
     cases.map(|(n, m, k, place)| case::<F>(shape, (n, m, k), place)).into()
 }
 
@@ -304,7 +307,11 @@ fn case<F: Format>(shape: KhrShape, (n, m, k): (u32, u32, u32), (before, beside)
         buffers: vec![
             Buffer::Input(layout::pack::<F>(&blocks)),
             Buffer::Input(x_bytes),
-            Buffer::Input(u32_bytes(&step_block(&vec![StepRow { token: 0, position: 0, slot: 0 }; n as usize], &[], rows))),
+            Buffer::Input(u32_bytes(&step_block(
+                &vec![StepRow { token: 0, position: 0, slot: 0 }; n as usize],
+                &[],
+                rows,
+            ))),
             Buffer::Changed(f32_bytes(&old)),
         ],
         expected: vec![expected.spread((0..rows * stride).map(place)).at(3)],

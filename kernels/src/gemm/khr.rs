@@ -117,7 +117,8 @@ pub(super) fn store_sums<Sum: Num + tile::TileElem + tile::Carries<Sum>, N: Dim,
     if whole && (first | stride) % 4 == 0 {
         for i in comptime!(0..shape.held()[0]) {
             for j in comptime!(0..held_m) {
-                let at = (row0 + comptime!(i * matrix_n)) * stride + first + column0 + comptime!(j * matrix_m);
+                let at =
+                    (row0 + comptime!(i * matrix_n)) * stride + first + column0 + comptime!(j * matrix_m);
                 tile::store(acc[i * held_m + j], y, at, stride);
             }
         }
