@@ -2,11 +2,25 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
-use kiln_abi::{Device, StagedKernel, launch::check_device};
+use kiln_abi::{
+    BufferRange, Device, Kernel, StagedKernel,
+    launch::{check_device, launch_staged},
+};
 use kiln_conformance::run_those;
-use kiln_kernels::{Registry, Variant, conformance::check};
+use kiln_kernels::{
+    Registry, Variant,
+    conformance::check,
+    formats::{Q4K, layout::device_bytes},
+    gemm::{
+        cm2::{Cm2Shape, GemmCm2, GemmCm2Args},
+        khr::GemmPush,
+    },
+};
 use kiln_runtime::{CacheDir, Gpu, RuntimeOptions};
 use kiln_spirv_interp::{InterpOptions, Interpreter};
 
@@ -71,6 +85,29 @@ fn kernels_on_matrices_of_a_subgroup_ask_for_no_vendor_s_capability() {
         *if expected { &mut with } else { &mut without } += 1;
     }
     assert!(with > 0 && without > 0, "{with} with, {without} without");
+}
+
+#[test]
+fn a_tile_of_weights_takes_less_than_a_tenth_of_a_second_on_the_interpreter() {
+    let (n, m, k) = (64, 128, 256);
+    let shape = Cm2Shape { tile: [n, m, 64], invocations: 128, unroll: 1, four: false };
+    let (kernel, interpreter) = (GemmCm2::<Q4K>::new(shape), Interpreter::new(InterpOptions::default()));
+    let zeros = |bytes: u64| {
+        let buffer = interpreter.allocate(bytes, "data").unwrap();
+        interpreter.write(buffer, 0, &vec![0; bytes as usize]).unwrap();
+        BufferRange { buffer, offset_bytes: 0, bytes }
+    };
+    let (x, w, y) = (zeros(2 * 64 * 256), zeros(device_bytes::<Q4K>(128 * 256)), zeros(4 * 64 * 128));
+    let args = GemmCm2Args { x: x.into(), w: w.into(), y: y.into(), p: GemmPush { n, m, k } };
+    let (staged, args) = (kernel.stage().unwrap(), kernel.bind(&args));
+    let best = (0..5).map(|_| {
+        let start = Instant::now();
+        launch_staged(&interpreter, &staged, &args).unwrap();
+        start.elapsed()
+    });
+    let best = best.min().unwrap();
+    println!("{}: {best:?}", staged.name);
+    assert!(best < Duration::from_millis(100), "{best:?}");
 }
 
 /// Every kernel whose loads decode, on a device that takes it, fails once the callback's pointer is shifted.
