@@ -178,8 +178,8 @@ impl Scene<'_> {
             true => (graph.widths[value.0], self.outputs[row] as usize),
             false => (graph.widths[value.0], row),
         };
-        let kept = word.reads.iter().filter(|(read, _)| *read == value).map(|(_, kept)| *kept);
-        match kept.last() {
+        let mut kept = word.reads.iter().filter(|(read, _)| *read == value).map(|(_, kept)| *kept);
+        match kept.next_back() {
             Some(Kept::Blocks(buffer)) => Ok((self.unpacked(buffer, row, width)?, true)),
             Some(Kept::Rows(buffer)) => Ok((self.read(buffer, row * width, width)?, false)),
             None => Ok((vec![f32::NAN; width], false)),
