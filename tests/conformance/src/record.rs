@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use kiln_abi::StagedKernel;
+use kiln_abi::{DeviceCaps, StagedKernel};
 use kiln_kernels::Variant;
 use serde_json::{Value, json};
 
@@ -30,10 +30,12 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    pub(crate) fn new(device: &str, kernel: &StagedKernel, long: bool) -> Self {
+    pub(crate) fn new(device: &DeviceCaps, kernel: &StagedKernel, long: bool) -> Self {
+        let DeviceCaps { name, driver, subgroup_size, .. } = device;
         let fold = |h: u64, word: &u32| (h ^ u64::from(*word)).wrapping_mul(0x0100_0000_01b3);
         let words = format!("{:016x}", kernel.words.iter().fold(0xcbf2_9ce4_8422_2325, fold));
-        Key { device: device.to_owned(), variant: kernel.name.clone(), words, long }
+        let device = format!("{name}, {driver}, subgroups of {subgroup_size}");
+        Key { device, variant: kernel.name.clone(), words, long }
     }
 }
 
@@ -106,15 +108,22 @@ mod tests {
     use std::time::Duration;
 
     use super::{Key, line, passed};
-    use crate::Summary;
+    use kiln_abi::Device as _;
     use kiln_kernels::Registry;
+    use kiln_spirv_interp::{InterpOptions, Interpreter};
+
+    use crate::Summary;
 
     #[test]
     fn what_passed_is_known_and_what_failed_or_changed_is_not() {
         let registry = Registry::builtin();
         let variant = registry.variants().next().unwrap();
         let mut kernel = variant.stage().unwrap();
-        let key = Key::new("a device", &kernel, true);
+        let device = |subgroup_size| {
+            let options = InterpOptions { subgroup_size, ..Default::default() };
+            Interpreter::new(options).caps().clone()
+        };
+        let key = Key::new(&device(8), &kernel, true);
         let (well, took) =
             (Summary { variants: 1, cases: 3, outputs: 7, ..Summary::default() }, Duration::ZERO);
         let good = line(&key, variant, &well, took).to_string();
@@ -127,12 +136,10 @@ mod tests {
         assert!(passed(&line(&key, variant, &failed, took).to_string()).is_empty());
         let nothing = Summary { cases: 0, ..well };
         assert!(passed(&line(&key, variant, &nothing, took).to_string()).is_empty());
+        let other_size = Key::new(&device(16), &kernel, true);
         kernel.words[9] ^= 1;
-        let others = [
-            Key::new("a device", &kernel, true),
-            Key { long: false, ..key.clone() },
-            Key { device: "b".into(), ..key },
-        ];
+        let other_words = Key::new(&device(8), &kernel, true);
+        let others = [other_size, other_words, Key { long: false, ..key }];
         assert!(others.iter().all(|other| !known.contains_key(other)));
     }
 }

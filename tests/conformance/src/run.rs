@@ -79,7 +79,7 @@ fn run_variant(variant: &Variant, device: &dyn Device, long: bool, record: &Reco
         Ok(kernel) => kernel,
         Err(errors) => return Summary { failures: vec![errors.to_string()], ..Summary::default() },
     };
-    let key = Key::new(&device.caps().name, &kernel, long);
+    let key = Key::new(device.caps(), &kernel, long);
     if let Some(passed) = record.passed(&key) {
         return passed.clone();
     }
