@@ -179,8 +179,9 @@ impl Product {
             let (wanted, size): (f64, f64) = (products.iter().sum(), products.iter().map(|p| p.abs()).sum());
             let relative = 2.0 * f64::from(self.p.k) * f64::from(f32::EPSILON) + self.slack;
             let bound = if self.exact { 0.0 } else { size * relative };
-            // Written so that what is no number fails.
-            if !((is - wanted).abs() <= bound) {
+            // What is no number is not within.
+            let within = (is - wanted).abs() <= bound;
+            if !within {
                 return Err(format!("y[{row}, {column}] is {is}, expected {wanted} ± {bound}").into());
             }
         }
