@@ -5,6 +5,8 @@ use std::ops::Range;
 use kiln_abi::LaunchError;
 use kiln_kernels::kv_store::PAGE;
 
+use crate::sample::Sampler;
+
 /// Rows that are fed in one step; bounds the activations a backend holds.
 pub const PREFILL_WINDOW: usize = 512;
 
@@ -25,12 +27,28 @@ pub trait Forward {
     /// A full context or an id outside the vocabulary; the sequence is then as before.
     fn feed(&mut self, ids: &[u32], outputs: Range<usize>) -> Result<Vec<f32>, ForwardError>;
 
+    /// Appends `ids` and chooses what follows the last, where the backend can; else its logits.
+    ///
+    /// `sampler` knows the sequence's ids, `ids` with them. At most `ahead` more calls with one id each will follow, the
+    /// id that the call before chose: the backend may begin them.
+    ///
+    /// # Errors
+    /// Those of [`Forward::feed`].
+    fn feed_choose(
+        &mut self,
+        ids: &[u32],
+        _sampler: &Sampler,
+        _ahead: usize,
+    ) -> Result<Choice, ForwardError> {
+        Ok(Choice::Logits(self.feed(ids, ids.len().saturating_sub(1)..ids.len())?))
+    }
+
     /// Appends `ids` and chooses greedily what follows the last, where the backend can; else its logits.
     ///
     /// # Errors
     /// Those of [`Forward::feed`].
     fn feed_greedy(&mut self, ids: &[u32]) -> Result<Choice, ForwardError> {
-        Ok(Choice::Logits(self.feed(ids, ids.len().saturating_sub(1)..ids.len())?))
+        self.feed_choose(ids, &Sampler::greedy(), 0)
     }
 
     /// Forgets every position from `n_past` on.
@@ -40,7 +58,7 @@ pub trait Forward {
 /// What follows a sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Choice {
-    /// The most likely id, the lowest of equals.
+    /// The id chosen.
     Token(u32),
     /// The last row of logits: the backend leaves the choice, or the finding that there is none, to the host.
     Logits(Vec<f32>),

@@ -215,11 +215,11 @@ impl Session {
         let last = prompt.len().checked_sub(1).ok_or(Error::EmptyPrompt)?;
         let known = self.ids.iter().zip(prompt).take_while(|(a, b)| a == b).count().min(last);
         self.rewind(known);
-        let mut choice = self.feed(&prompt[known..], options.is_greedy(), progress)?;
-        let prefilled = Instant::now();
-
         let mut sampler = Sampler::new(options, 0);
         prompt.iter().for_each(|&id| sampler.accept(id));
+        let mut choice = self.feed(&prompt[known..], &sampler, limit.saturating_sub(1), progress)?;
+        let prefilled = Instant::now();
+
         let mut detokenizer = Detokenizer::new(ControlText::Hidden);
         let (mut ids, mut answer, mut n_decoded) = (Vec::new(), String::new(), 0);
         let stop = loop {
@@ -242,7 +242,7 @@ impl Session {
                 break Stop::Context;
             }
             if ids.len() < limit {
-                choice = self.feed(&[id], options.is_greedy(), &|_, _| ())?;
+                choice = self.feed(&[id], &sampler, limit - ids.len() - 1, &|_, _| ())?;
                 n_decoded += 1;
             }
         };
@@ -253,20 +253,21 @@ impl Session {
         Ok(Generated { ids, text: answer, stop, n_fed: prompt.len() - known, n_decoded, prefill, decode })
     }
 
-    /// Appends ids, window by window, and returns what may follow the last.
-    fn feed(&mut self, ids: &[TokenId], greedy: bool, progress: Progress) -> Result<Choice, ForwardError> {
+    /// Appends ids, window by window, and returns what may follow the last; up to `ahead` more may follow it.
+    fn feed(
+        &mut self,
+        ids: &[TokenId],
+        sampler: &Sampler,
+        ahead: usize,
+        progress: Progress,
+    ) -> Result<Choice, ForwardError> {
         let last = ids.len() - 1;
         let body = last / PREFILL_WINDOW * PREFILL_WINDOW;
         feed_windows(self.forward.as_mut(), &ids[..body], body..body, |n_fed, _| {
             progress(n_fed, ids.len());
             Ok::<_, ForwardError>(())
         })?;
-        let rest = &ids[body..];
-        let choice = if greedy {
-            self.forward.feed_greedy(rest)?
-        } else {
-            Choice::Logits(self.forward.feed(rest, rest.len() - 1..rest.len())?)
-        };
+        let choice = self.forward.feed_choose(&ids[body..], sampler, ahead)?;
         progress(ids.len(), ids.len());
         self.ids.extend_from_slice(ids);
         Ok(choice)

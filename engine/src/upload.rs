@@ -138,6 +138,8 @@ impl<'a> Source<'a> {
             | Holds::OutputStep
             | Holds::Scratch
             | Holds::Logits
+            | Holds::Samplers
+            | Holds::Candidates
             | Holds::Chosen
             | Holds::Ring => {}
         }

@@ -38,6 +38,7 @@ const OPTIONS: BenchOptions = BenchOptions {
     depth: 3,
     repeats: 2,
     kv_type: KvType::F16,
+    run_ahead: 2,
     profile: false,
     falsify: None,
 };

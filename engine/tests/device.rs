@@ -278,7 +278,7 @@ fn failures_carry_names_and_the_process_lives() {
         let error = first_step(faults).unwrap_err();
         assert!(error.contains(expected), "{error:?} does not name {expected:?}");
     };
-    check(Faults { fail_pipeline: Some("argmax".into()), ..Faults::default() }, "argmax");
+    check(Faults { fail_pipeline: Some("sample_pick".into()), ..Faults::default() }, "sample_pick");
     check(Faults { fail_allocation: Some(3), ..Faults::default() }, ".weight");
     first_step(Faults::default()).unwrap();
 }

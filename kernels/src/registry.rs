@@ -6,7 +6,7 @@ use kiln_abi::{BlockGeometry, DeviceCaps};
 use thiserror::Error;
 
 use crate::{
-    Call, Variant, activations, add, add_bias, advance, argmax, attention, attention_tile,
+    Call, Variant, activations, add, add_bias, advance, attention, attention_tile,
     formats::{
         Bf16, F16, F32, Format, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Mxfp4, Nvfp4,
         Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0, layout,
@@ -17,7 +17,7 @@ use crate::{
     get_rows::{self, GetRowsOperands, GetRowsPush},
     glu, half_rows, heads, kv_store, norm,
     repack::{self, Repack},
-    rms_norm, rope, scale, soft_cap,
+    rms_norm, rope, sample, scale, soft_cap,
 };
 
 /// One format, its type erased.
@@ -204,11 +204,11 @@ impl Registry {
             attention::variants(),
             attention_tile::variants(),
             gather_rows::variants(),
-            argmax::variants(),
             gemm::variants(),
             // A format with one plane of scales, and one with two.
             gemm::cm2::variants::<Q8_0>(),
             gemm::cm2::variants::<Q4K>(),
+            sample::variants(),
             advance::variants(),
         ]
         .concat();

@@ -15,6 +15,8 @@ use kiln_dsl::prelude::*;
 
 /// Words before the rows.
 pub const HEADER_WORDS: u32 = 4;
+/// Where the number of steps done so far is.
+pub const DONE_WORD: u32 = 2;
 /// Words of a row.
 pub const ROW_WORDS: u32 = 4;
 

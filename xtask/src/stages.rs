@@ -196,6 +196,7 @@ const DEVICE_MODELS: &[Pick] = &[
     Pick::Target("kiln-engine", "device_architectures"),
     Pick::Target("kiln-engine", "bench"),
     Pick::Target("kiln-engine", "sequences"),
+    Pick::Target("kiln-engine", "sampling"),
 ];
 const CONFORMANCE: &[Pick] = &[Pick::Target("kiln-conformance", "vulkan")];
 

@@ -3,7 +3,10 @@
 use kiln_abi::{
     BufferId, BufferRange, Device as _, DeviceError, LaunchArgs, LaunchError, launch::launch_staged,
 };
-use kiln_kernels::step::{StepRow, step_block};
+use kiln_kernels::{
+    sample::Chain,
+    step::{StepRow, step_block},
+};
 use kiln_runtime::Gpu;
 
 use crate::plan::{Holds, Plan, PlannedLaunch};
@@ -36,6 +39,10 @@ impl<'a> Buffers<'a> {
         let lines = (0..context.n_slots).flat_map(|_| 0..context.max_pages);
         if let Some(table) = model.plan().find(&Holds::PageTable) {
             buffers.write(table, &lines.collect::<Vec<_>>())?;
+        }
+        if let Some(samplers) = model.plan().find(&Holds::Samplers) {
+            let line = Chain::GREEDY.words(&[], 0);
+            buffers.write(samplers, &line.repeat(context.n_slots as usize))?;
         }
         Ok(buffers)
     }

@@ -36,6 +36,8 @@ pub struct BenchOptions {
     pub repeats: usize,
     /// How keys and values are kept.
     pub kv_type: KvType,
+    /// Steps that run ahead of the id that the host has read, while ids are generated.
+    pub run_ahead: usize,
     /// Whether steps are taken apart afterward.
     pub profile: bool,
     /// Something to get wrong on purpose, to see the gate refuse it.
@@ -86,6 +88,7 @@ pub fn run(
     let uploading = |done, total| stage("uploading", done, total);
     let model = DeviceModel::load(gpu, gguf, graph, registry, plan_options, &uploading);
     let model = model.map_err(Error::from)?;
+    model.slots().set_run_ahead(options.run_ahead);
     let parity = gate::check(gpu, &model, file, registry, options.falsify, stage)?;
     let measured = speed::measure(&model, file, options, stage)?;
     let profile = options.profile.then(|| profile::profile(gpu, &model, graph, options.depth)).transpose();

@@ -54,6 +54,8 @@ pub struct Report {
     pub class: String,
     /// Rows of a prompt fed at once.
     pub window: u32,
+    /// Steps that run ahead of the id that the host has read.
+    pub run_ahead: usize,
     /// What the gate saw.
     pub parity: Parity,
     /// Speeds.
@@ -82,6 +84,7 @@ impl Report {
             driver: caps.driver.clone(),
             class: plan.class.to_string(),
             window: plan.window,
+            run_ahead: model.slots().run_ahead(),
             parity,
             tests,
             dropped: 1,
@@ -102,7 +105,7 @@ impl Report {
     fn text(&self) -> String {
         let Parity { kinds, outputs, worst, rms_decode, rms_prompt, spread, bar } = self.parity;
         let mut text = format!(
-            "model   {}, {}, {:.2} billion weights\ndevice  {} ({})\nclass   {}; prompts in windows of {} rows\n\
+            "model   {}, {}, {:.2} billion weights\ndevice  {} ({})\nclass   {}; prompts in windows of {} rows; {} ahead\n\
              parity  {kinds} kinds of launches, {outputs} outputs, the worst at {worst:.3} of its bound; forced tokens \
              off the plain plan by rms {rms_decode:.5}, as a prompt {rms_prompt:.5}, of {bar:.5} allowed where \
              logits spread by {spread:.2}\n",
@@ -113,6 +116,10 @@ impl Report {
             self.driver,
             self.class,
             self.window,
+            match self.run_ahead {
+                1 => "1 step".to_owned(),
+                n => format!("{n} steps"),
+            },
         );
         for test in &self.tests {
             let (low, high) = test.spread();
@@ -163,7 +170,7 @@ impl Report {
                 "driver": self.driver,
                 "class": self.class,
                 "window": self.window,
-                "run_ahead": 0,
+                "run_ahead": self.run_ahead,
                 "dropped": self.dropped,
                 "samples_ts": test.samples,
                 "median_ts": test.median(),

@@ -6,6 +6,7 @@ use kiln_kernels::conformance::Random;
 
 use super::{BenchError, BenchOptions, Stage};
 use crate::forward::{Backend, Choice, Forward};
+use crate::sample::Sampler;
 use crate::session::ModelFile;
 use crate::submit::DeviceModel;
 
@@ -113,12 +114,12 @@ pub(super) fn measure(
     Ok(measured)
 }
 
-/// Generates `n` ids, each on the host before the next is asked for.
+/// Generates `n` ids greedily, each on the host before it counts; steps may run ahead of it, none past the last.
 fn generate(sequence: &mut dyn Forward, first: u32, n: usize) -> Result<(), BenchError> {
-    let mut id = first;
-    for _ in 0..n {
+    let (sampler, mut id) = (Sampler::greedy(), first);
+    for done in 1..=n {
         // A row without a choice is left to the host; what follows it does not matter for speed.
-        if let Choice::Token(next) = sequence.feed_greedy(&[id])? {
+        if let Choice::Token(next) = sequence.feed_choose(&[id], &sampler, n - done)? {
             id = next;
         }
     }

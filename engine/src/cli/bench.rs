@@ -10,6 +10,7 @@ use super::progress::Stages;
 use super::{Context, Failure, output};
 use crate::bench::{self, BenchOptions, Falsify, Format};
 use crate::session::ModelFile;
+use crate::submit::{MAX_AHEAD, RUN_AHEAD};
 
 /// Measure a model's speed on a Vulkan device.
 ///
@@ -33,6 +34,9 @@ pub(super) struct Args {
     /// Repetitions that count
     #[arg(short, value_name = "N", default_value_t = 3, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
     r: usize,
+    /// Steps that run ahead of the token that the host has read, 0 to 3
+    #[arg(long, value_name = "N", default_value_t = RUN_AHEAD, value_parser = RangedU64ValueParser::<usize>::new().range(0..=MAX_AHEAD as u64))]
+    ahead: usize,
     /// text, md, json or csv
     #[arg(short, value_name = "FORMAT", default_value = "text")]
     o: Format,
@@ -71,6 +75,7 @@ pub(super) fn bench(context: &Context, args: &Args) -> Result<(), Failure> {
         depth: args.d,
         repeats: args.r,
         kv_type: args.placement.plan_options(&file).kv_type,
+        run_ahead: args.ahead,
         profile: args.profile,
         falsify: args.falsify,
     };

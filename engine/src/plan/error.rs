@@ -1,7 +1,7 @@
 //! Why a model cannot run on a device, though its file is fine.
 
 use kiln_abi::LaunchError;
-use kiln_kernels::{attention::MAX_HEAD_DIM, kv_type::KvType};
+use kiln_kernels::{attention::MAX_HEAD_DIM, kv_type::KvType, sample::TOO_MANY_IDS};
 
 use super::memory::Remedy;
 use crate::size::size;
@@ -71,6 +71,12 @@ pub enum PlanError {
         what: &'static str,
         /// Its value.
         found: usize,
+    },
+    /// More ids than a choice on the device can tell apart.
+    #[error("the vocabulary has {found} ids, a choice on the device is among fewer than {TOO_MANY_IDS}")]
+    Vocabulary {
+        /// The model's.
+        found: u32,
     },
     /// A launch that the device refuses.
     #[error("`{word}`: {source}")]

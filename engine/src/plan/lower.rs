@@ -1,6 +1,7 @@
 //! From graph words to launches.
 
 mod attention;
+mod choose;
 mod runs;
 mod weights;
 
@@ -11,8 +12,6 @@ use kiln_kernels::{
     Call, FormatRow, Registry, activations,
     add::{Add, AddArgs, AddPush},
     add_bias::{AddBias, AddBiasArgs, AddBiasPush},
-    advance::{Advance, AdvanceArgs, AdvancePush},
-    argmax::{Argmax, ArgmaxArgs, ArgmaxPush},
     gather_rows::{GatherRows, GatherRowsArgs, GatherRowsPush},
     gemm::{self, GemmDecodedPush, GemmOperands},
     gemv::{self, Arm, Form, GemvOperands, GemvPush, Shape},
@@ -22,6 +21,7 @@ use kiln_kernels::{
     kv_store::PAGE,
     rms_norm::{RmsNorm, RmsNormArgs, RmsNormPush},
     rope::{Rope as RopeKernel, RopeArgs, RopePush},
+    sample::{MAX_CHUNKS, SAMPLER_WORDS, TOO_MANY_IDS},
     scale::{Scale, ScaleArgs, ScalePush},
     soft_cap::{SoftCap, SoftCapArgs, SoftCapPush},
     step::step_words,
@@ -51,6 +51,7 @@ pub(super) struct Lowered {
     pub(super) n_vocab: u32,
     pub(super) window: u32,
     pub(super) outputs: u32,
+    pub(super) n_choices: u32,
 }
 
 /// Lowers a graph for a context of `n_ctx` positions.
@@ -63,7 +64,11 @@ pub(super) fn lower(
     n_ctx: usize,
 ) -> Result<Lowered, PlanError> {
     let n_vocab = index("the vocabulary", graph.n_vocab())?;
+    if n_vocab >= TOO_MANY_IDS {
+        return Err(PlanError::Vocabulary { found: n_vocab });
+    }
     let context = context(options, n_ctx)?;
+    let n_choices = choices(&caps.limits, n_vocab).min(context.n_slots);
     let (window, outputs) = (WINDOW, outputs(&caps.limits, n_vocab));
     let mut planner = Planner {
         graph,
@@ -76,6 +81,7 @@ pub(super) fn lower(
         context,
         window,
         outputs,
+        n_choices,
         buffers: Vec::new(),
         shared: BTreeMap::new(),
         angles: Vec::new(),
@@ -92,7 +98,7 @@ pub(super) fn lower(
         steps.push(planner.step(class, &mut scratch)?);
     }
     planner.check_bindings()?;
-    Ok(Lowered { buffers: planner.buffers, steps, context, n_vocab, window, outputs })
+    Ok(Lowered { buffers: planner.buffers, steps, context, n_vocab, window, outputs, n_choices })
 }
 
 fn context(options: PlanOptions, n_ctx: usize) -> Result<Context, PlanError> {
@@ -110,6 +116,12 @@ fn outputs(limits: &Limits, n_vocab: u32) -> u32 {
     u32::try_from(rows).unwrap_or(OUTPUTS).clamp(1, OUTPUTS)
 }
 
+/// As many outputs as have room for all their candidates in one binding.
+fn choices(limits: &Limits, n_vocab: u32) -> u32 {
+    let outputs = limits.max_binding_bytes / (8 * u64::from(n_vocab.max(1)));
+    u32::try_from(outputs).unwrap_or(u32::MAX).max(1)
+}
+
 fn index(what: &'static str, found: usize) -> Result<u32, PlanError> {
     u32::try_from(found).map_err(|_| PlanError::TooLarge { what, found })
 }
@@ -122,6 +134,10 @@ struct Fixed {
     table: usize,
     hidden: usize,
     logits: usize,
+    samplers: usize,
+    firsts: usize,
+    counts: usize,
+    candidates: usize,
     chosen: usize,
     ring: usize,
 }
@@ -146,6 +162,7 @@ struct Planner<'a> {
     context: Context,
     window: u32,
     outputs: u32,
+    n_choices: u32,
     buffers: Vec<PlannedBuffer>,
     /// Pieces of each weight that has a place.
     shared: BTreeMap<TensorId, Vec<Piece>>,
@@ -169,6 +186,7 @@ impl<'a> Planner<'a> {
     fn fixed_buffers(&mut self, n_vocab: u32) -> Result<Fixed, PlanError> {
         let (window, table) = (self.window, self.context.n_slots * self.context.max_pages);
         let step_bytes = 4 * u64::from(step_words(window));
+        let (choices, words) = (self.n_choices, |n: u32| 4 * u64::from(n));
         let (n_embd, outputs) = (self.graph.widths[self.graph.hidden.0] as u64, u64::from(self.outputs));
         Ok(Fixed {
             step: self.buffer("step block", step_bytes, Holds::Step),
@@ -176,8 +194,12 @@ impl<'a> Planner<'a> {
             table: self.buffer("page table", 4 * u64::from(table), Holds::PageTable),
             hidden: self.buffer("hidden rows of the outputs", 4 * n_embd * outputs, Holds::Scratch),
             logits: self.buffer("logits", 4 * u64::from(n_vocab) * outputs, Holds::Logits),
-            chosen: self.buffer("choices", 4 * u64::from(window), Holds::Chosen),
-            ring: self.buffer("ring of choices", 4 * u64::from(RING_LINES * window), Holds::Ring),
+            samplers: self.buffer("samplers", words(self.context.n_slots * SAMPLER_WORDS), Holds::Samplers),
+            firsts: self.buffer("firsts", words(choices * MAX_CHUNKS), Holds::Candidates),
+            counts: self.buffer("counts", words(choices), Holds::Candidates),
+            candidates: self.buffer("candidates", 2 * u64::from(n_vocab) * words(choices), Holds::Candidates),
+            chosen: self.buffer("choices", words(choices), Holds::Chosen),
+            ring: self.buffer("ring of choices", words(RING_LINES * choices), Holds::Ring),
         })
     }
 
@@ -531,26 +553,6 @@ impl<'a> Planner<'a> {
         };
         step.launch("soft cap", Call::new(SoftCap::new(), &args));
         Ok(())
-    }
-
-    /// The greedy choice of each output, which becomes a row of the next step.
-    fn choose(&mut self, step: &mut Step) {
-        let StepClass { rows, outputs } = step.class;
-        let n = self.graph.n_vocab() as u32;
-        let args = ArgmaxArgs {
-            x: self.range(self.fixed.logits).into(),
-            step: self.range(self.fixed.output_step).into(),
-            chosen: self.range(self.fixed.chosen).into(),
-            p: ArgmaxPush { outputs, n },
-        };
-        step.launch("argmax", Call::new(Argmax::new(), &args));
-        let args = AdvanceArgs {
-            chosen: self.range(self.fixed.chosen).into(),
-            step: self.range(self.fixed.step).into(),
-            ring: self.range(self.fixed.ring).into(),
-            p: AdvancePush { rows, outputs, width: self.window, ring_len: RING_LINES * self.window },
-        };
-        step.launch("advance", Call::new(Advance::new(), &args));
     }
 }
 

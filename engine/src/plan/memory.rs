@@ -75,7 +75,7 @@ pub struct Need {
     pub kv: u64,
     /// Activations and logits of a sequence.
     pub activations: u64,
-    /// Step blocks, page tables, choices.
+    /// Step blocks, page tables, what choices are made of.
     pub step: u64,
 }
 
@@ -95,9 +95,13 @@ impl Need {
             Holds::Angles(_) => &mut self.angles,
             Holds::Keys { .. } | Holds::Values { .. } => &mut self.kv,
             Holds::Scratch | Holds::Logits => &mut self.activations,
-            Holds::PageTable | Holds::Step | Holds::OutputStep | Holds::Chosen | Holds::Ring => {
-                &mut self.step
-            }
+            Holds::PageTable
+            | Holds::Step
+            | Holds::OutputStep
+            | Holds::Samplers
+            | Holds::Candidates
+            | Holds::Chosen
+            | Holds::Ring => &mut self.step,
         }
     }
 

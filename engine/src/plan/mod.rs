@@ -70,6 +70,10 @@ pub enum Holds {
     Scratch,
     /// Logits of the outputs.
     Logits,
+    /// What is asked of each slot's choices, and its latest ids.
+    Samplers,
+    /// What is left to choose from.
+    Candidates,
     /// The choice of each output.
     Chosen,
     /// Choices of the last steps, for the host to read while the device goes on.
@@ -244,9 +248,11 @@ pub struct Plan {
     pub window: u32,
     /// Rows of a step whose logits are computed, at most.
     pub outputs: u32,
+    /// Outputs of a step that get a choice, the first ones: one for each sequence.
+    pub n_choices: u32,
 }
 
-/// Steps whose choices the ring holds; a line is as long as the window.
+/// Steps whose choices the ring holds; a line has a choice for each of a step's outputs that get one.
 pub const RING_LINES: u32 = 4;
 
 impl Plan {
@@ -264,7 +270,7 @@ impl Plan {
         let lower = |n_ctx| lower::lower(graph, type_id, registry, &target.caps, options, n_ctx);
         let (lowered, context_reason) = memory::fitted(options.context, &target.caps, target.room, lower)?;
         let kernels = kernels::stage(&lowered.steps, registry, &target.caps)?;
-        let lower::Lowered { buffers, steps, context, n_vocab, window, outputs } = lowered;
+        let lower::Lowered { buffers, steps, context, n_vocab, window, outputs, n_choices } = lowered;
         Ok(Self {
             device: target.line(),
             unused: target.unused.clone(),
@@ -278,6 +284,7 @@ impl Plan {
             n_vocab,
             window,
             outputs,
+            n_choices,
         })
     }
 

@@ -45,7 +45,8 @@ impl Plan {
         part("kv pages", need.kv, &|h| matches!(h, Holds::Keys { .. } | Holds::Values { .. }))?;
         part("activations", need.activations, &|h| matches!(h, Holds::Scratch | Holds::Logits))?;
         let is_step = |h: &Holds| {
-            matches!(h, Holds::PageTable | Holds::Step | Holds::OutputStep | Holds::Chosen | Holds::Ring)
+            let block = matches!(h, Holds::PageTable | Holds::Step | Holds::OutputStep);
+            block || matches!(h, Holds::Samplers | Holds::Candidates | Holds::Chosen | Holds::Ring)
         };
         part("step", need.step, &is_step)
     }
@@ -145,6 +146,8 @@ fn named(buffer: &PlannedBuffer) -> Option<String> {
         Holds::Keys { .. } => "keys".to_owned(),
         Holds::Values { .. } => "values".to_owned(),
         Holds::Logits => "logits".to_owned(),
+        Holds::Samplers => "samplers".to_owned(),
+        Holds::Candidates => buffer.name.clone(),
         Holds::Chosen => "chosen".to_owned(),
         Holds::Ring => "ring".to_owned(),
         Holds::PageTable | Holds::Step | Holds::OutputStep | Holds::Scratch => return None,

@@ -9,7 +9,7 @@ fn weights(graph: &Graph) -> Arc<Weights> {
     let read = |spec: &crate::graph::TensorSpec, values: &mut [f32]| -> Result<(), LoadError> {
         let salt = spec.name.bytes().fold(7u64, |h, b| h.wrapping_mul(31) + u64::from(b));
         for (value, at) in values.iter_mut().zip(0..) {
-            *value = crate::sample::uniform(salt, 0, at) - 0.4;
+            *value = kiln_kernels::reference::uniform(salt, 0, at) - 0.4;
         }
         Ok(())
     };

@@ -1,17 +1,17 @@
 //! From a row of logits to a token id: penalties → top-k → top-p → min-p → temperature → draw.
+//!
+//! The arithmetic is [`kiln_kernels::reference::choose`]'s, which devices follow bit for bit.
 
-mod filters;
-mod philox;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 
-pub use filters::{Candidate, Penalties, min_p, penalize, pick, temperature, top_k, top_p};
-pub use philox::{philox4x32, uniform};
+use kiln_kernels::reference;
+pub use kiln_kernels::{reference::Penalties, sample::Chain};
 
 /// How many of the latest ids the penalties look at.
-pub const PENALTY_WINDOW: usize = 64;
+pub const PENALTY_WINDOW: usize = kiln_kernels::sample::PENALTY_WINDOW as usize;
 
 /// The user's choice of chain.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,13 +28,6 @@ pub struct SampleOptions {
     pub penalties: Penalties,
     /// Key of the generator.
     pub seed: u64,
-}
-
-impl SampleOptions {
-    /// Whether the most likely id is always chosen, whatever came before.
-    pub fn is_greedy(&self) -> bool {
-        self.temperature <= 0.0 && self.penalties == Penalties::NONE
-    }
 }
 
 /// A row that no id can be chosen from.
@@ -74,12 +67,30 @@ impl Sampler {
         Self { options, sequence, recent: VecDeque::with_capacity(PENALTY_WINDOW) }
     }
 
+    /// Takes the best id, whatever came before.
+    pub fn greedy() -> Self {
+        let Chain { temperature, top_p, min_p, penalties, seed, .. } = Chain::GREEDY;
+        Self::new(SampleOptions { temperature, top_k: 0, top_p, min_p, penalties, seed }, 0)
+    }
+
     /// Tells of an id that now belongs to the sequence, from the prompt or chosen.
     pub fn accept(&mut self, id: u32) {
         if self.recent.len() == PENALTY_WINDOW {
             self.recent.pop_front();
         }
         self.recent.push_back(id);
+    }
+
+    /// What a device is asked for, to choose as [`Sampler::choose`] does.
+    pub fn chain(&self) -> Chain {
+        let SampleOptions { temperature, top_k, top_p, min_p, penalties, seed } = self.options;
+        let top_k = u32::try_from(top_k).unwrap_or(0);
+        Chain { temperature, top_k, top_p, min_p, penalties, seed, sequence: self.sequence }
+    }
+
+    /// The ids that penalties look at, the latest last.
+    pub fn recent(&self) -> Vec<u32> {
+        self.recent.iter().copied().collect()
     }
 
     /// The id for `position`, from that position's row of logits.
@@ -90,18 +101,9 @@ impl Sampler {
         if let Some(id) = logits.iter().position(|&x| x.is_nan() || x == f32::INFINITY) {
             return Err(SampleError::NotANumber { id, position, value: logits[id] });
         }
-        let mut logits = logits.to_vec();
-        penalize(&mut logits, self.recent.iter().copied(), self.options.penalties);
-        let chosen = if self.options.temperature > 0.0 {
-            let mut candidates = top_k(&logits, self.options.top_k);
-            top_p(&mut candidates, self.options.top_p);
-            min_p(&mut candidates, self.options.min_p);
-            temperature(&mut candidates, self.options.temperature);
-            pick(&candidates, uniform(self.options.seed, self.sequence, position))
-        } else {
-            top_k(&logits, 1).first().map(|best| best.id)
-        };
-        let possible = |&id: &u32| logits[id as usize] > f32::NEG_INFINITY;
-        chosen.filter(possible).ok_or(SampleError::NothingLeft { position })
+        let chosen = u32::try_from(position)
+            .ok()
+            .and_then(|at| reference::choose(logits, &self.chain(), &self.recent(), at));
+        chosen.ok_or(SampleError::NothingLeft { position })
     }
 }

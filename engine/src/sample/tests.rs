@@ -1,5 +1,7 @@
 //! The chain against plain definitions and exact probabilities; each comparison is shown to fail once.
 
+use kiln_kernels::reference::{Candidate, min_p, penalize, top_k, top_p, uniform};
+
 use super::*;
 
 /// A row of `n` logits that only `row` decides, spread like a model's.
@@ -48,7 +50,7 @@ fn plain_penalties(logits: &[f32], recent: &[u32], p: Penalties) -> Vec<f32> {
         if n == 0.0 {
             return x;
         }
-        (if x > 0.0 { x / p.repeat } else { x * p.repeat }) - (n * p.frequency + p.presence)
+        (if x > 0.0 { x * (1.0 / p.repeat) } else { x * p.repeat }) - (n * p.frequency + p.presence)
     };
     logits.iter().enumerate().map(penalized).collect()
 }

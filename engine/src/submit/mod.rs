@@ -13,14 +13,15 @@ use kiln_abi::{BufferId, Device, DeviceCaps, DeviceError};
 use kiln_kernels::Registry;
 use kiln_runtime::{Gpu, RecordOptions};
 
-pub use self::runner::StepCounts;
+pub use self::runner::{MAX_AHEAD, StepCounts};
 use self::runner::{Runner, Weights};
 use self::saved::Layout;
-pub use self::slots::{Feed, Got, SlotId, Slots, Want};
+pub use self::slots::{Draw, Feed, Got, RUN_AHEAD, SlotId, Slots, Want};
 use crate::forward::{Backend, Choice, Forward, ForwardError};
 use crate::gguf::Gguf;
 use crate::graph::{Graph, TensorId};
 use crate::plan::{Context, ContextReason, ContextWish, Plan, PlanError, PlanOptions, PlannedBuffer, Target};
+use crate::sample::Sampler;
 use crate::upload::{UploadError, upload};
 
 /// Why a model is not on the device.
@@ -189,11 +190,13 @@ impl Forward for DeviceSequence {
         Ok(logits)
     }
 
-    fn feed_greedy(&mut self, ids: &[u32]) -> Result<Choice, ForwardError> {
+    fn feed_choose(&mut self, ids: &[u32], sampler: &Sampler, ahead: usize) -> Result<Choice, ForwardError> {
         ForwardError::check(ids, self.n_past, self.n_ctx, self.n_vocab)?;
         for (at, piece) in windows(ids, self.window) {
+            let draw = || Draw { chain: sampler.chain(), recent: sampler.recent(), ahead };
             let last = at + piece.len() == ids.len();
-            if let Got::Choice(choice) = self.step(piece, if last { Want::Choice } else { Want::Nothing })? {
+            let want = if last { Want::Draw(draw()) } else { Want::Nothing };
+            if let Got::Choice(choice) = self.step(piece, want)? {
                 return Ok(choice);
             }
         }

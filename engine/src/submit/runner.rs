@@ -1,10 +1,17 @@
-//! Runs recorded steps: seeds the step block where the device has not left it right, submits once, reads choices.
+//! Runs recorded steps: seeds the step block where the device has not left it right, submits once, lets steps run ahead
+//! of what the host has read, and reads choices.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use kiln_abi::{BufferId, Device, DeviceError, LaunchError};
-use kiln_kernels::{argmax::NO_CHOICE, step::StepRow};
-use kiln_runtime::{Gpu, Placement, RecordOptions, Recorded};
+use kiln_abi::{BufferId, Device, DeviceError, DeviceKind, LaunchError};
+use kiln_kernels::{
+    advance::ring_choice,
+    sample::{Chain, NO_CHOICE, SAMPLER_WORDS},
+    step::StepRow,
+};
+use kiln_runtime::{Gpu, Placement, RecordOptions, Recorded, Ticket};
 
 use super::step::Step;
 use crate::plan::{Holds, Plan, PlannedBuffer, RING_LINES};
@@ -14,7 +21,7 @@ use crate::upload::Shared;
 /// How often things were done that a decode step must not do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StepCounts {
-    /// Steps run, each one submit.
+    /// Steps submitted, each by one submit; also those that ran ahead and were taken back.
     pub steps: u64,
     /// Commands recorded.
     pub recordings: u64,
@@ -22,10 +29,23 @@ pub struct StepCounts {
     pub seeds: u64,
     /// Page tables written by the host, one for each new page or so.
     pub tables: u64,
+    /// Slots whose sampler the host wrote; a sequence that follows the device's own choices needs it once.
+    pub samplers: u64,
+    /// Times that logits were read.
+    pub logits: u64,
+    /// Steps that ran ahead of an id which the host had not read, and became the sequence's own.
+    pub ahead: u64,
+    /// Steps that ran ahead and were taken back.
+    pub taken_back: u64,
 }
 
-/// Looks at a running step before the host goes to sleep: some tens of microseconds.
-const SPINS: u32 = 2_000;
+/// Steps that may run ahead of the ids that the host has read, at most: the ring has a line for each, and one for the
+/// step that the host waits for.
+pub const MAX_AHEAD: usize = RING_LINES as usize - 1;
+/// Looks at the ring between looks at the clock.
+const LOOKS: u32 = 256;
+/// How long the host looks at the ring of a GPU before it goes to sleep. A CPU that is looked at does not compute.
+const LOOKING: Duration = Duration::from_millis(20);
 
 /// Buffers that steps write; dropping them gives the memory back.
 struct Own {
@@ -54,8 +74,18 @@ impl Drop for Own {
 struct Ports {
     step: BufferId,
     table: BufferId,
+    samplers: BufferId,
     logits: BufferId,
     ring: BufferId,
+}
+
+/// A step that was submitted and whose choices nobody has read.
+struct Flight {
+    ticket: Ticket,
+    /// Steps done before it: which line of the ring it writes, and how it marks it.
+    done: u32,
+    /// Position and slot of each output's choice.
+    next: Vec<(u32, u32)>,
 }
 
 /// What all sequences share, on the device since the model was loaded.
@@ -78,12 +108,14 @@ pub(super) struct Runner {
     /// By index in the plan.
     buffers: Vec<BufferId>,
     ports: Ports,
-    /// What the step block holds after the last step; none where a choice is missing.
-    ahead: Option<Vec<StepRow>>,
+    /// What the step block holds after the last step that was waited for; none where a choice is missing.
+    left: Option<Vec<StepRow>>,
+    /// Steps that followed it on the device's own choices.
+    flights: VecDeque<Flight>,
     /// Choices of the last step's outputs.
     chosen: Vec<u32>,
-    /// Steps done since the step block was last written.
-    steps_done: u32,
+    /// Steps that the device's ring has seen.
+    done: u32,
     counts: StepCounts,
     _own: Own,
     /// Freed after everything that uses them.
@@ -110,9 +142,17 @@ impl Runner {
         let ports = Ports {
             step: port(&Holds::Step),
             table: port(&Holds::PageTable),
+            samplers: port(&Holds::Samplers),
             logits: port(&Holds::Logits),
             ring: port(&Holds::Ring),
         };
+        // Every slot chooses, also where nobody asks; the ring is of no step yet.
+        gpu.write(
+            ports.samplers,
+            0,
+            &bytes(&Chain::GREEDY.words(&[], 0).repeat(plan.context.n_slots as usize)),
+        )?;
+        gpu.write(ports.ring, 0, &vec![0; 4 * (RING_LINES * plan.n_choices) as usize])?;
         Ok(Self {
             gpu: gpu.clone(),
             plan: Arc::clone(plan),
@@ -121,9 +161,10 @@ impl Runner {
             recorded: plan.steps.iter().map(|_| None).collect(),
             buffers,
             ports,
-            ahead: None,
+            left: None,
+            flights: VecDeque::new(),
             chosen: Vec::new(),
-            steps_done: 0,
+            done: 0,
             counts: StepCounts::default(),
             _own: own,
             _weights: weights,
@@ -134,25 +175,85 @@ impl Runner {
         self.counts
     }
 
-    /// Runs one step to its end.
-    pub(super) fn run(&mut self, step: &Step) -> Result<(), LaunchError> {
-        let class = self.plan.step_for(step.ids.len(), step.outputs.len());
-        let class = class.unwrap_or(self.plan.steps.len() - 1);
+    /// Runs one step until its choices are here, or its end where there are none. While the host waits, up to `ahead`
+    /// more steps are submitted, each on the choices of the one before; they become steps when they are asked for.
+    /// `None` where logits are wanted, which a later step would overwrite.
+    pub(super) fn run(&mut self, step: &Step, ahead: Option<usize>) -> Result<(), LaunchError> {
+        if ahead.is_some() && self.flew(step) {
+            self.counts.ahead += 1;
+        } else {
+            self.submit_first(step)?;
+        }
+        let most = ahead.unwrap_or(0).min(MAX_AHEAD);
+        while self.flights.len() <= most && step.outputs.len() <= self.plan.n_choices as usize {
+            let Some(last) = self.flights.back() else { break };
+            let n = last.next.len();
+            let next = last.next.iter().map(|(position, slot)| (position + 1, *slot)).collect();
+            self.submit(n, n, next)?;
+        }
+        self.land(step)?;
+        if self.chosen.contains(&NO_CHOICE) && !self.flights.is_empty() {
+            // Its logits, which say why, are gone.
+            self.submit_first(step)?;
+            self.land(step)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a step is what the last one left.
+    fn follows(&self, step: &Step) -> bool {
+        self.left.as_ref().is_some_and(|left| {
+            left.iter().copied().eq(step.rows()) && step.outputs.iter().copied().eq(0..count(left.len()))
+        })
+    }
+
+    /// Whether steps run ahead of the last.
+    pub(super) fn is_ahead(&self) -> bool {
+        !self.flights.is_empty()
+    }
+
+    /// Whether a step runs already.
+    pub(super) fn flew(&self, step: &Step) -> bool {
+        self.is_ahead() && self.follows(step)
+    }
+
+    /// Waits for what ran ahead, and takes it back; the step block then holds nothing.
+    pub(super) fn settle(&mut self) -> Result<(), LaunchError> {
+        let Some(last) = self.flights.back() else { return Ok(()) };
+        self.gpu.wait(&last.ticket, None)?;
+        self.counts.taken_back += self.flights.len() as u64;
+        self.flights.clear();
+        self.left = None;
+        Ok(())
+    }
+
+    /// Submits a step with nothing before it that the host has not read.
+    fn submit_first(&mut self, step: &Step) -> Result<(), LaunchError> {
+        let class = self.class(step.ids.len(), step.outputs.len());
         self.record(class)?;
-        self.seed(step)?;
-        self.ahead = None;
+        self.settle()?;
+        if !self.follows(step) {
+            self.counts.seeds += 1;
+            self.gpu.write(self.ports.step, 0, &bytes(&step.block(self.plan.window, self.done)))?;
+        }
+        let rows: Vec<_> = step.rows().collect();
+        let place = |row: &u32| (rows[*row as usize].position + 1, rows[*row as usize].slot);
+        self.submit(step.ids.len(), step.outputs.len(), step.outputs.iter().map(place).collect())
+    }
+
+    fn submit(&mut self, rows: usize, outputs: usize, next: Vec<(u32, u32)>) -> Result<(), LaunchError> {
+        let class = self.class(rows, outputs);
+        self.record(class)?;
         let Some(recorded) = &self.recorded[class] else { return Ok(()) };
         let ticket = recorded.submit()?;
         self.counts.steps += 1;
-        // Spinning sees the end of a short step sooner than waiting does.
-        for _ in 0..SPINS {
-            if self.gpu.is_done(&ticket)? {
-                break;
-            }
-            std::hint::spin_loop();
-        }
-        self.gpu.wait(&ticket, None)?;
-        self.read_choices(step)
+        self.flights.push_back(Flight { ticket, done: self.done, next });
+        self.done = self.done.wrapping_add(1);
+        Ok(())
+    }
+
+    fn class(&self, rows: usize, outputs: usize) -> usize {
+        self.plan.step_for(rows, outputs).unwrap_or(self.plan.steps.len() - 1)
     }
 
     fn record(&mut self, class: usize) -> Result<(), LaunchError> {
@@ -166,35 +267,58 @@ impl Runner {
         Ok(())
     }
 
-    /// Writes the step block, unless the last step left it as it has to be.
-    fn seed(&mut self, step: &Step) -> Result<(), DeviceError> {
-        let left = self.ahead.as_ref().is_some_and(|ahead| {
-            ahead.iter().copied().eq(step.rows()) && step.outputs.iter().copied().eq(0..count(ahead.len()))
-        });
-        if left {
-            return Ok(());
+    /// Reads what the oldest step in flight chose, which the device has made the rows of the next.
+    fn land(&mut self, step: &Step) -> Result<(), LaunchError> {
+        self.chosen.clear();
+        self.left = None;
+        let Some(flight) = self.flights.pop_front() else { return Ok(()) };
+        let n_chosen = flight.next.len().min(self.plan.n_choices as usize);
+        if n_chosen == 0 || !self.look(&flight, n_chosen)? {
+            self.gpu.wait(&flight.ticket, None)?;
+            self.read_ring(&flight, n_chosen)?;
         }
-        self.steps_done = 0;
-        self.counts.seeds += 1;
-        self.gpu.write(self.ports.step, 0, &bytes(&step.block(self.plan.window)))
+        if self.chosen.len() < n_chosen {
+            let reason = "its command has ended and the ring of choices has none of it".to_owned();
+            return Err(DeviceError::Refused { kernel: "advance".to_owned(), reason }.into());
+        }
+        if !self.chosen.contains(&NO_CHOICE) && n_chosen == step.outputs.len() {
+            let next = |((position, slot), token): (&(u32, u32), &u32)| StepRow {
+                token: *token,
+                position: *position,
+                slot: *slot,
+            };
+            self.left = Some(flight.next.iter().zip(&self.chosen).map(next).collect());
+        }
+        Ok(())
     }
 
-    /// Reads what the step chose for its outputs, which the device has made the rows of the next step.
-    fn read_choices(&mut self, step: &Step) -> Result<(), LaunchError> {
-        let line = self.steps_done % RING_LINES * self.plan.window;
-        self.steps_done += 1;
-        self.chosen.clear();
-        for o in 0..count(step.outputs.len()) {
-            let offset = 4 * u64::from(line + o);
-            self.chosen.push(self.gpu.peek(self.ports.ring, offset)?);
+    /// Looks at the ring for a while; says whether all choices came.
+    fn look(&mut self, flight: &Flight, n_chosen: usize) -> Result<bool, LaunchError> {
+        if self.gpu.caps().kind == DeviceKind::Cpu {
+            return Ok(false);
         }
-        if !self.chosen.contains(&NO_CHOICE) {
-            let rows: Vec<_> = step.rows().collect();
-            let next = |(o, token): (&u32, &u32)| {
-                let row = rows[*o as usize];
-                StepRow { token: *token, position: row.position + 1, slot: row.slot }
-            };
-            self.ahead = Some(step.outputs.iter().zip(&self.chosen).map(next).collect());
+        let started = Instant::now();
+        while started.elapsed() < LOOKING {
+            for _ in 0..LOOKS {
+                self.read_ring(flight, n_chosen)?;
+                if self.chosen.len() == n_chosen {
+                    return Ok(true);
+                }
+                std::hint::spin_loop();
+            }
+        }
+        Ok(false)
+    }
+
+    /// The step's choices, as far as the device has written them.
+    fn read_ring(&mut self, flight: &Flight, n_chosen: usize) -> Result<(), LaunchError> {
+        let line = u64::from(flight.done % RING_LINES) * u64::from(self.plan.n_choices);
+        while self.chosen.len() < n_chosen {
+            let word = self.gpu.peek(self.ports.ring, 4 * (line + self.chosen.len() as u64))?;
+            match ring_choice(flight.done, word) {
+                Some(choice) => self.chosen.push(choice),
+                None => break,
+            }
         }
         Ok(())
     }
@@ -205,7 +329,8 @@ impl Runner {
     }
 
     /// Logits of `n` outputs of the last step from output `first` on, `[n, n_vocab]`.
-    pub(super) fn logits(&self, first: usize, n: usize) -> Result<Vec<f32>, LaunchError> {
+    pub(super) fn logits(&mut self, first: usize, n: usize) -> Result<Vec<f32>, LaunchError> {
+        self.counts.logits += 1;
         let row = 4 * self.plan.n_vocab as usize;
         let mut rows = vec![0; n * row];
         self.gpu.read(self.ports.logits, (first * row) as u64, &mut rows)?;
@@ -216,6 +341,12 @@ impl Runner {
     pub(super) fn write_table(&mut self, table: &[u32]) -> Result<(), DeviceError> {
         self.counts.tables += 1;
         self.gpu.write(self.ports.table, 0, &bytes(table))
+    }
+
+    /// Tells the device what is asked of a slot's choices, and its latest ids.
+    pub(super) fn write_sampler(&mut self, slot: usize, words: &[u32]) -> Result<(), DeviceError> {
+        self.counts.samplers += 1;
+        self.gpu.write(self.ports.samplers, 4 * (slot * SAMPLER_WORDS as usize) as u64, &bytes(words))
     }
 
     /// Buffers of keys and values with the bytes of a page in each, layer by layer.

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use kiln_abi::LaunchError;
-use kiln_kernels::kv_store::PAGE;
+use kiln_kernels::{kv_store::PAGE, reference::Penalties, sample::Chain};
 
 use super::pages::{Missing, Pages};
-use super::runner::{Runner, StepCounts};
+use super::runner::{MAX_AHEAD, Runner, StepCounts};
 use super::saved::Layout;
 use super::step::{Span, Step};
 use crate::forward::{Choice, ForwardError};
@@ -20,7 +20,7 @@ pub struct SlotId {
 }
 
 /// What a step does for one sequence.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Feed<'a> {
     /// The sequence.
     pub slot: SlotId,
@@ -31,14 +31,27 @@ pub struct Feed<'a> {
 }
 
 /// What a step shall give.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Want {
     /// Nothing: the ids are only appended.
     Nothing,
     /// Logits after those of the ids that lie in the range.
     Logits(Range<usize>),
-    /// The id that follows the last.
+    /// The likeliest id to follow the last.
     Choice,
+    /// An id to follow the last, drawn.
+    Draw(Draw),
+}
+
+/// How an id is drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draw {
+    /// What is asked of it.
+    pub chain: Chain,
+    /// The sequence's latest ids with those that are fed, the last of them last, as many as penalties look at.
+    pub recent: Vec<u32>,
+    /// How many more ids may be asked for, each after feeding the one before: as many steps may run ahead.
+    pub ahead: usize,
 }
 
 /// What a step gave.
@@ -61,6 +74,16 @@ struct Sequence {
     last_fed: u64,
     /// Its state, while the pages serve others.
     aside: Option<Vec<u8>>,
+    /// What its line of the samplers' buffer holds.
+    sampler: Option<Told>,
+}
+
+/// What the device knows of how a slot chooses.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Told {
+    chain: Chain,
+    /// Positions whose ids it knows, and the last of those ids.
+    known: (usize, u32),
 }
 
 /// The sequences of a model on a device.
@@ -79,7 +102,12 @@ pub struct Slots {
     window: usize,
     most_outputs: usize,
     max_pages: u32,
+    /// Steps that may run ahead of what was asked for.
+    run_ahead: usize,
 }
+
+/// Steps that run ahead where nobody says: one keeps a device busy while the host looks at the id before.
+pub const RUN_AHEAD: usize = 1;
 
 impl Slots {
     pub(super) fn new(runner: Runner, plan: &Plan, layout: Layout) -> Self {
@@ -96,7 +124,18 @@ impl Slots {
             window: plan.window as usize,
             most_outputs: plan.outputs as usize,
             max_pages: context.max_pages,
+            run_ahead: RUN_AHEAD,
         }
+    }
+
+    /// Lets up to `depth` steps run ahead of the ids that were read, at most [`MAX_AHEAD`].
+    pub fn set_run_ahead(&mut self, depth: usize) {
+        self.run_ahead = depth.min(MAX_AHEAD);
+    }
+
+    /// Steps that may run ahead.
+    pub const fn run_ahead(&self) -> usize {
+        self.run_ahead
     }
 
     // ---- sequences ---------------------------------------------------------------------------------------------
@@ -111,14 +150,23 @@ impl Slots {
             self.sequences.iter().position(Option::is_none).ok_or(ForwardError::NoSlot { n_slots })?;
         let (generation, n_ctx) = (self.n_made, n_ctx.min(self.n_ctx));
         self.n_made += 1;
-        self.sequences[index] =
-            Some(Sequence { generation, n_past: 0, n_ctx, last_fed: self.n_steps, aside: None });
+        self.sequences[index] = Some(Sequence {
+            generation,
+            n_past: 0,
+            n_ctx,
+            last_fed: self.n_steps,
+            aside: None,
+            sampler: None,
+        });
         Ok(SlotId { index, generation })
     }
 
     /// Ends a sequence; its id names nothing any more.
     pub fn end(&mut self, slot: SlotId) {
         if self.get(slot).is_ok() {
+            if let Err(error) = self.settle() {
+                tracing::debug!(%error, "a sequence ends while its device fails");
+            }
             self.pages.rewind(slot.index, 0);
             self.sequences[slot.index] = None;
         }
@@ -137,9 +185,12 @@ impl Slots {
     /// # Errors
     /// The sequence has ended, or cannot come back from where it was put aside.
     pub fn rewind(&mut self, slot: SlotId, n_past: usize) -> Result<(), ForwardError> {
+        self.get(slot)?;
+        self.settle()?;
         self.restore(slot, &[slot])?;
         let sequence = self.get_mut(slot)?;
         sequence.n_past = sequence.n_past.min(n_past);
+        sequence.sampler = None;
         let n_past = sequence.n_past;
         self.pages.rewind(slot.index, n_past);
         Ok(())
@@ -150,6 +201,7 @@ impl Slots {
     /// # Errors
     /// The sequence has ended, or there is no slot left.
     pub fn fork(&mut self, slot: SlotId) -> Result<SlotId, ForwardError> {
+        self.settle()?;
         let of = self.get(slot)?;
         let (n_past, n_ctx, aside) = (of.n_past, of.n_ctx, of.aside.clone());
         let made = self.start(n_ctx)?;
@@ -165,7 +217,8 @@ impl Slots {
     ///
     /// # Errors
     /// The sequence has ended, or the device fails.
-    pub fn save(&self, slot: SlotId) -> Result<Vec<u8>, ForwardError> {
+    pub fn save(&mut self, slot: SlotId) -> Result<Vec<u8>, ForwardError> {
+        self.settle()?;
         let sequence = self.get(slot)?;
         if let Some(aside) = &sequence.aside {
             return Ok(aside.clone());
@@ -231,8 +284,18 @@ impl Slots {
     pub fn step(&mut self, feeds: &[Feed<'_>]) -> Result<Vec<Got>, ForwardError> {
         let step = self.describe(feeds)?;
         let slots: Vec<SlotId> = feeds.iter().map(|feed| feed.slot).collect();
+        let untold = self.untold(feeds)?;
+        let ahead = Self::wanted_ahead(feeds);
+        // What ran ahead is of use if it is this very step, under what is asked now.
+        if !untold.is_empty() || ahead.is_none() || !self.runner.flew(&step) {
+            self.settle()?;
+        }
         self.make_room(feeds, &slots)?;
-        self.runner.run(&step)?;
+        for (slot, words) in untold {
+            self.runner.write_sampler(slot, &words).map_err(LaunchError::from)?;
+        }
+        let ahead = ahead.map(|ahead| self.room_ahead(feeds, ahead)).transpose()?;
+        self.runner.run(&step, ahead)?;
         self.n_steps += 1;
         for feed in feeds {
             let n_steps = self.n_steps;
@@ -242,6 +305,78 @@ impl Slots {
         }
         let mut first = 0;
         feeds.iter().map(|feed| self.results(feed, &mut first)).collect()
+    }
+
+    /// Waits for what ran ahead and takes it back: its positions and their pages.
+    fn settle(&mut self) -> Result<(), ForwardError> {
+        if self.runner.is_ahead() {
+            self.runner.settle()?;
+            for (index, sequence) in self.sequences.iter().enumerate() {
+                if let Some(sequence) = sequence {
+                    self.pages.rewind(index, sequence.n_past);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many more steps like this one may follow on the device's own choices; none where logits are wanted.
+    fn wanted_ahead(feeds: &[Feed<'_>]) -> Option<usize> {
+        let of = |feed: &Feed<'_>| match &feed.want {
+            Want::Draw(draw) if !feed.ids.is_empty() => Some(draw.ahead),
+            Want::Choice if !feed.ids.is_empty() => Some(0),
+            _ => None,
+        };
+        feeds.iter().map(of).reduce(|a, b| Some(a?.min(b?))).flatten()
+    }
+
+    /// As many of `wanted` steps as the contexts and the free pages have room for, with their pages.
+    fn room_ahead(&mut self, feeds: &[Feed<'_>], wanted: usize) -> Result<usize, ForwardError> {
+        let mut ahead = wanted.min(self.run_ahead);
+        for feed in feeds {
+            let sequence = self.get(feed.slot)?;
+            ahead = ahead.min(sequence.n_ctx - sequence.n_past - feed.ids.len());
+        }
+        let mut changed = false;
+        for feed in feeds {
+            let n_past = self.get(feed.slot)?.n_past;
+            match self.pages.reserve(feed.slot.index, n_past, n_past + feed.ids.len() + ahead) {
+                Ok(reserved) => changed |= reserved.changed,
+                // Nobody is put aside for what may be in vain.
+                Err(Missing { .. }) => ahead = 0,
+            }
+        }
+        if changed {
+            self.write_table()?;
+        }
+        Ok(ahead)
+    }
+
+    /// The slots whose line of the samplers' buffer is not what their feed asks for, with what it has to be.
+    fn untold(&mut self, feeds: &[Feed<'_>]) -> Result<Vec<(usize, Vec<u32>)>, ForwardError> {
+        let mut untold = Vec::new();
+        for feed in feeds {
+            let sequence = self.get_mut(feed.slot)?;
+            let told = sequence.sampler.take();
+            let (chain, recent) = match &feed.want {
+                Want::Draw(Draw { chain, recent, .. }) => (*chain, &recent[..]),
+                Want::Choice => (Chain::GREEDY, &[][..]),
+                Want::Nothing | Want::Logits(_) => continue,
+            };
+            // What the device knows after the step is noted when the step is over.
+            let position = sequence.n_past + feed.ids.len();
+            let same = told.filter(|told| {
+                let knows = recent.last().is_some_and(|last| told.known == (position, *last));
+                told.chain == chain && (knows || chain.penalties == Penalties::NONE)
+            });
+            if same.is_some() {
+                sequence.sampler = same;
+            } else {
+                let position = u32::try_from(position).unwrap_or(u32::MAX);
+                untold.push((feed.slot.index, chain.words(recent, position).to_vec()));
+            }
+        }
+        Ok(untold)
     }
 
     /// The step that the feeds make together.
@@ -260,7 +395,7 @@ impl Slots {
             let outputs = match &feed.want {
                 Want::Nothing => 0..0,
                 Want::Logits(range) => count(range.start).min(n)..count(range.end).min(n),
-                Want::Choice => n.saturating_sub(1)..n,
+                Want::Choice | Want::Draw(_) => n.saturating_sub(1)..n,
             };
             step.outputs.extend(outputs.map(|row| first + row));
         }
@@ -350,7 +485,7 @@ impl Slots {
     }
 
     /// What a feed asked for, its outputs starting at `first`, which moves past them.
-    fn results(&self, feed: &Feed<'_>, first: &mut usize) -> Result<Got, ForwardError> {
+    fn results(&mut self, feed: &Feed<'_>, first: &mut usize) -> Result<Got, ForwardError> {
         let start = *first;
         Ok(match &feed.want {
             Want::Nothing => Got::Nothing,
@@ -359,10 +494,15 @@ impl Slots {
                 *first += n;
                 Got::Logits(self.runner.logits(start, n)?)
             }
-            Want::Choice if feed.ids.is_empty() => Got::Nothing,
-            Want::Choice => {
+            Want::Choice | Want::Draw(_) if feed.ids.is_empty() => Got::Nothing,
+            Want::Choice | Want::Draw(_) => {
                 *first += 1;
-                Got::Choice(match self.runner.chosen(start) {
+                let chosen = self.runner.chosen(start);
+                let chain = if let Want::Draw(draw) = &feed.want { draw.chain } else { Chain::GREEDY };
+                let sequence = self.get_mut(feed.slot)?;
+                let known = sequence.n_past + 1;
+                sequence.sampler = chosen.map(|id| Told { chain, known: (known, id) });
+                Got::Choice(match chosen {
                     Some(token) => Choice::Token(token),
                     None => Choice::Logits(self.runner.logits(start, 1)?),
                 })

@@ -1,6 +1,6 @@
 //! One step: what is fed, of which sequences, and whose logits are asked for.
 
-use kiln_kernels::step::{StepRow, step_block};
+use kiln_kernels::step::{DONE_WORD, StepRow, step_block};
 
 /// Rows of one sequence that follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,9 +31,11 @@ impl Step {
         places.zip(&self.ids).map(|((slot, position), &token)| StepRow { token, position, slot })
     }
 
-    /// The step block for a command with room for `capacity` rows.
-    pub(super) fn block(&self, capacity: u32) -> Vec<u32> {
-        step_block(&self.rows().collect::<Vec<_>>(), &self.outputs, capacity)
+    /// The step block for a command with room for `capacity` rows, after `done` steps.
+    pub(super) fn block(&self, capacity: u32, done: u32) -> Vec<u32> {
+        let mut block = step_block(&self.rows().collect::<Vec<_>>(), &self.outputs, capacity);
+        block[DONE_WORD as usize] = done;
+        block
     }
 }
 
@@ -51,9 +53,9 @@ mod tests {
         let step = Step { spans, ids: vec![50, 60, 61, 70], outputs: vec![0, 2, 3] };
         let places: Vec<_> = step.rows().map(|r| (r.token, r.position, r.slot)).collect();
         assert_eq!(places, [(50, 9, 2), (60, 255, 0), (61, 256, 0), (70, 0, 1)]);
-        let block = step.block(5);
+        let block = step.block(5, 9);
         assert_eq!(block.len(), 4 + 4 * 5);
-        assert_eq!(block[..8], [4, 3, 0, 0, 50, 9, 2, 0]);
+        assert_eq!(block[..8], [4, 3, 9, 0, 50, 9, 2, 0]);
         assert_eq!(block[8..12], [60, 255, 0, 2], "the second output takes row 2");
     }
 }

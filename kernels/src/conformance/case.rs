@@ -71,6 +71,8 @@ pub enum Content {
     },
     /// 32-bit words, bit by bit.
     Words(Vec<u32>),
+    /// Pairs of 32-bit words, bit by bit, in any order.
+    Pairs(Vec<[u32; 2]>),
 }
 
 impl Expected {
@@ -81,6 +83,7 @@ impl Expected {
                 values.len()
             }
             Content::Words(words) => words.len(),
+            Content::Pairs(pairs) => 2 * pairs.len(),
         }
     }
 

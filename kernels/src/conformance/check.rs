@@ -227,15 +227,24 @@ fn compare(case: &Case, expected: &Expected, found: &[u32]) -> Result<f64, Failu
             compare(case, &Expected { binding, content: beside }, &rest)?;
             compare_near(case, binding, (values, bounds), &read)
         }
-        Content::Words(expected) => {
-            match found.iter().zip(expected).position(|(found, expected)| found != expected) {
-                None => Ok(0.0),
-                Some(index) => {
-                    let different = found.iter().zip(expected).filter(|(f, e)| f != e).count();
-                    let (found, expected) = (found[index], expected[index]);
-                    Err(Failure::Word { case: case.name.clone(), binding, index, found, expected, different })
-                }
-            }
+        Content::Words(expected) => compare_words(case, binding, expected, found),
+        Content::Pairs(expected) => {
+            let mut found: Vec<[u32; 2]> = found.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect();
+            found.sort_unstable();
+            let mut expected = expected.clone();
+            expected.sort_unstable();
+            compare_words(case, binding, expected.as_flattened(), found.as_flattened())
+        }
+    }
+}
+
+fn compare_words(case: &Case, binding: usize, expected: &[u32], found: &[u32]) -> Result<f64, Failure> {
+    match found.iter().zip(expected).position(|(found, expected)| found != expected) {
+        None => Ok(0.0),
+        Some(index) => {
+            let different = found.iter().zip(expected).filter(|(f, e)| f != e).count();
+            let (found, expected) = (found[index], expected[index]);
+            Err(Failure::Word { case: case.name.clone(), binding, index, found, expected, different })
         }
     }
 }
@@ -272,7 +281,7 @@ fn falsified_is_refused(case: &Case, expected: &Expected, mut found: Vec<u32>) -
         }
         // The lowest bit of some element or scale, which the sums give away.
         Content::Blocks { .. } => found[index] ^ 1,
-        Content::Lines { .. } | Content::Words(_) => found[index] ^ 1,
+        Content::Lines { .. } | Content::Words(_) | Content::Pairs(_) => found[index] ^ 1,
     };
     // A line's lowest bit is within what its type rounds.
     if let Content::Lines { places, .. } = &expected.content {

@@ -8,9 +8,11 @@ mod attention;
 mod gemv;
 mod glu;
 pub mod kv;
+mod philox;
 mod product;
 mod rms_norm;
 mod rope;
+mod sample;
 mod scale;
 mod soft_cap;
 
@@ -20,9 +22,11 @@ pub use add::add;
 pub use attention::{AttentionShape, attention};
 pub use gemv::{Rows, gated, gemv};
 pub use glu::glu;
+pub use philox::{draw, philox4x32, uniform};
 pub use product::{half_error, product, product_of_halves};
 pub use rms_norm::{moved, rms_norm};
 pub use rope::rope;
+pub use sample::{Candidate, Penalties, choose, min_p, penalize, pick, top_k, top_p};
 pub use scale::scale;
 pub use soft_cap::soft_cap;
 

@@ -19,12 +19,17 @@ pub fn philox4x32(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// A draw from `[0, 1)` with 24 bits, exact in f32: key = seed, counter = (position, sequence), first word.
-pub fn uniform(seed: u64, sequence: u64, position: u64) -> f32 {
+/// A draw of 32 bits: key = seed, counter = (position, sequence), first word.
+pub fn draw(seed: u64, sequence: u64, position: u64) -> u32 {
     let [position, position_hi] = words(position);
     let [sequence, sequence_hi] = words(sequence);
     let [word, ..] = philox4x32([position, position_hi, sequence, sequence_hi], words(seed));
-    (word >> 8) as f32 * (1.0 / (1 << 24) as f32)
+    word
+}
+
+/// The draw's upper 24 bits as a number of `[0, 1)`, exact in f32.
+pub fn uniform(seed: u64, sequence: u64, position: u64) -> f32 {
+    (draw(seed, sequence, position) >> 8) as f32 * (1.0 / (1 << 24) as f32)
 }
 
 /// High and low half of the 64-bit product.

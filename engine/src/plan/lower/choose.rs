@@ -1,0 +1,67 @@
+//! The end of a step: what follows each output.
+
+use kiln_kernels::{
+    Call,
+    advance::{Advance, AdvanceArgs, AdvancePush},
+    sample::{
+        self,
+        best::{SampleBest, SampleBestArgs, SamplePush},
+        gather::{SampleGather, SampleGatherArgs},
+        pick::{SamplePick, SamplePickArgs},
+    },
+};
+
+use super::{Planner, Step};
+use crate::plan::{RING_LINES, StepClass};
+
+impl Planner<'_> {
+    /// The choice of each output, which becomes a row of the next step.
+    pub(super) fn choose(&mut self, step: &mut Step) {
+        let StepClass { rows, outputs } = step.class;
+        let (n, n_slots) = (self.graph.n_vocab() as u32, self.context.n_slots);
+        let outputs = outputs.min(self.n_choices);
+        let p = SamplePush { rows, outputs, n, chunk: sample::chunk(n), n_slots };
+        let (x, samplers) = (self.range(self.fixed.logits), self.range(self.fixed.samplers));
+        let (best, counts) = (self.range(self.fixed.firsts), self.range(self.fixed.counts));
+        let (list, block) = (self.range(self.fixed.candidates), self.range(self.fixed.step));
+        let chosen = self.range(self.fixed.chosen);
+        let args = SampleBestArgs {
+            x: x.into(),
+            step: block.into(),
+            samplers: samplers.into(),
+            best: best.into(),
+            counts: counts.into(),
+            p,
+        };
+        step.launch("best", Call::new(SampleBest::new(), &args));
+        let args = SampleGatherArgs {
+            x: x.into(),
+            step: block.into(),
+            samplers: samplers.into(),
+            best: best.into(),
+            counts: counts.into(),
+            list: list.into(),
+            p,
+        };
+        step.launch("gather", Call::new(SampleGather::new(), &args));
+        let args = SamplePickArgs {
+            step: block.into(),
+            samplers: samplers.into(),
+            best: best.into(),
+            counts: counts.into(),
+            list: list.into(),
+            chosen: chosen.into(),
+            p,
+        };
+        step.launch("pick", Call::new(SamplePick::new(), &args));
+        let width = self.n_choices;
+        let args = AdvanceArgs {
+            chosen: chosen.into(),
+            step: block.into(),
+            samplers: samplers.into(),
+            ring: self.range(self.fixed.ring).into(),
+            p: AdvancePush { rows, outputs, width, ring_len: RING_LINES * width, n_slots },
+        };
+        step.launch("advance", Call::new(Advance::new(), &args));
+    }
+}
