@@ -23,7 +23,6 @@ use kiln_kernels::{
     rope::{Rope as RopeKernel, RopeArgs, RopePush},
     sample::{MAX_CHUNKS, SAMPLER_WORDS, TOO_MANY_IDS},
     scale::{Scale, ScaleArgs, ScalePush},
-    soft_cap::{SoftCap, SoftCapArgs, SoftCapPush},
     step::step_words,
 };
 
@@ -68,7 +67,7 @@ pub(super) fn lower(
         return Err(PlanError::Vocabulary { found: n_vocab });
     }
     let context = context(options, n_ctx)?;
-    let n_choices = choices(&caps.limits, n_vocab).min(context.n_slots);
+    let n_choices = choose::choices(&caps.limits, n_vocab).min(context.n_slots);
     let (window, outputs) = (WINDOW, outputs(&caps.limits, n_vocab));
     let mut planner = Planner {
         graph,
@@ -114,12 +113,6 @@ fn context(options: PlanOptions, n_ctx: usize) -> Result<Context, PlanError> {
 fn outputs(limits: &Limits, n_vocab: u32) -> u32 {
     let rows = limits.max_binding_bytes / (4 * u64::from(n_vocab.max(1)));
     u32::try_from(rows).unwrap_or(OUTPUTS).clamp(1, OUTPUTS)
-}
-
-/// As many outputs as have room for all their candidates in one binding.
-fn choices(limits: &Limits, n_vocab: u32) -> u32 {
-    let outputs = limits.max_binding_bytes / (8 * u64::from(n_vocab.max(1)));
-    u32::try_from(outputs).unwrap_or(u32::MAX).max(1)
 }
 
 fn index(what: &'static str, found: usize) -> Result<u32, PlanError> {
@@ -541,18 +534,6 @@ impl<'a> Planner<'a> {
             rows: outputs,
         };
         self.linear(step, weights, operands, self.fixed.logits, scratch)
-    }
-
-    /// Caps the logits where they are.
-    fn cap_logits(&mut self, step: &mut Step, cap: f32) -> Result<(), PlanError> {
-        let n = index("the vocabulary", self.graph.n_vocab())?;
-        let args = SoftCapArgs {
-            x: self.range(self.fixed.logits).into(),
-            step: self.range(self.fixed.output_step).into(),
-            p: SoftCapPush { rows: step.class.outputs, n, cap },
-        };
-        step.launch("soft cap", Call::new(SoftCap::new(), &args));
-        Ok(())
     }
 }
 

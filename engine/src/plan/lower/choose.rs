@@ -1,5 +1,6 @@
 //! The end of a step: what follows each output.
 
+use kiln_abi::Limits;
 use kiln_kernels::{
     Call,
     advance::{Advance, AdvanceArgs, AdvancePush},
@@ -9,12 +10,31 @@ use kiln_kernels::{
         gather::{SampleGather, SampleGatherArgs},
         pick::{SamplePick, SamplePickArgs},
     },
+    soft_cap::{SoftCap, SoftCapArgs, SoftCapPush},
 };
 
-use super::{Planner, Step};
-use crate::plan::{RING_LINES, StepClass};
+use super::{Planner, Step, index};
+use crate::plan::{PlanError, RING_LINES, StepClass};
+
+/// As many outputs as have room for all their candidates in one binding.
+pub(super) fn choices(limits: &Limits, n_vocab: u32) -> u32 {
+    let outputs = limits.max_binding_bytes / (8 * u64::from(n_vocab.max(1)));
+    u32::try_from(outputs).unwrap_or(u32::MAX).max(1)
+}
 
 impl Planner<'_> {
+    /// Caps the logits where they are.
+    pub(super) fn cap_logits(&mut self, step: &mut Step, cap: f32) -> Result<(), PlanError> {
+        let n = index("the vocabulary", self.graph.n_vocab())?;
+        let args = SoftCapArgs {
+            x: self.range(self.fixed.logits).into(),
+            step: self.range(self.fixed.output_step).into(),
+            p: SoftCapPush { rows: step.class.outputs, n, cap },
+        };
+        step.launch("soft cap", Call::new(SoftCap::new(), &args));
+        Ok(())
+    }
+
     /// The choice of each output, which becomes a row of the next step.
     pub(super) fn choose(&mut self, step: &mut Step) {
         let StepClass { rows, outputs } = step.class;
