@@ -80,7 +80,7 @@ pub struct Weigh {
 
 /// 2^-x on 0..=1, by powers of x from the highest; within 2e-7.
 const POWERS: [f32; 6] =
-    [0.000_114_980_92, -0.001_291_789_6, 0.009_597_169, -0.055_499_278, 0.240_226_1, -0.693_147_2];
+    [0.000_114_980_92, -0.001_291_789_6, 0.009_597_169, -0.055_499_278, 0.240_226_1, -std::f32::consts::LN_2];
 /// Half a unit of the smallest weight is 2^-31 of the best.
 const HALVINGS: f64 = 31.0;
 
