@@ -280,8 +280,10 @@ pub fn variants<F: Format>() -> Vec<Variant> {
 fn cases<F: Format>(shape: KhrShape) -> Vec<Case> {
     let [n, m, _] = shape.tile;
     let k = F::BLK.max(F::UNIT).max(PER_WORD);
+    // Several slabs, the last in part where blocks allow.
+    let several = if k < shape.tile[2] { 5 } else { 2 };
     let cases =
-        [(n + 3, m + 4, 5 * k, (4, 8)), (1, 5, k, (0, 0)), (n, m, 64_u32.next_multiple_of(k), (1, 2))];
+        [(n + 3, m + 4, several * k, (4, 8)), (1, 5, k, (0, 0)), (n, m, 64_u32.next_multiple_of(k), (1, 2))];
     cases.map(|(n, m, k, place)| case::<F>(shape, (n, m, k), place)).into()
 }
 
