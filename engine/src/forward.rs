@@ -51,8 +51,9 @@ pub trait Forward {
         self.feed_choose(ids, &Sampler::greedy(), 0)
     }
 
-    /// Forgets every position from `n_past` on.
-    fn rewind(&mut self, n_past: usize);
+    /// Forgets every position from `n_past` on, and says how many are left: fewer, down to none, where what earlier ones
+    /// left was given back since.
+    fn rewind(&mut self, n_past: usize) -> usize;
 }
 
 /// What follows a sequence.
@@ -114,6 +115,17 @@ pub enum ForwardError {
         needed: usize,
         /// Pages free after everything else was put aside.
         free: usize,
+    },
+    /// A rewind to before what layers with a window still have.
+    #[error(
+        "the sequence cannot go back to {n_past} positions: its layers that see a window only have given back what \
+         those saw; go back to {least} or more, or to none and feed it again"
+    )]
+    Forgotten {
+        /// Positions asked for.
+        n_past: usize,
+        /// The fewest that it can go back to, other than none.
+        least: usize,
     },
     /// Bytes that are no saved sequence of this model on such a plan.
     #[error("not a saved sequence of this model: expected {expected}, found {found}")]

@@ -214,7 +214,7 @@ impl Session {
         let started = Instant::now();
         let last = prompt.len().checked_sub(1).ok_or(Error::EmptyPrompt)?;
         let known = self.ids.iter().zip(prompt).take_while(|(a, b)| a == b).count().min(last);
-        self.rewind(known);
+        let known = self.rewind(known);
         let mut sampler = Sampler::new(options, 0);
         prompt.iter().for_each(|&id| sampler.accept(id));
         let mut choice = self.feed(&prompt[known..], &sampler, limit.saturating_sub(1), progress)?;
@@ -273,8 +273,10 @@ impl Session {
         Ok(choice)
     }
 
-    fn rewind(&mut self, n_past: usize) {
-        self.forward.rewind(n_past);
-        self.ids.truncate(n_past);
+    /// Keeps at most `n_past` ids, and says how many.
+    fn rewind(&mut self, n_past: usize) -> usize {
+        let kept = self.forward.rewind(n_past);
+        self.ids.truncate(kept);
+        kept
     }
 }

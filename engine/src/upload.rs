@@ -133,7 +133,7 @@ impl<'a> Source<'a> {
             }
             Holds::Keys { .. }
             | Holds::Values { .. }
-            | Holds::PageTable
+            | Holds::PageTable { .. }
             | Holds::Step
             | Holds::OutputStep
             | Holds::Scratch

@@ -215,8 +215,8 @@ impl Forward for Undecided {
         self.0.feed(ids, outputs)
     }
 
-    fn rewind(&mut self, n_past: usize) {
-        self.0.rewind(n_past);
+    fn rewind(&mut self, n_past: usize) -> usize {
+        self.0.rewind(n_past)
     }
 }
 

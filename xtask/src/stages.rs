@@ -197,6 +197,7 @@ const DEVICE_MODELS: &[Pick] = &[
     Pick::Target("kiln-engine", "bench"),
     Pick::Target("kiln-engine", "sequences"),
     Pick::Target("kiln-engine", "sampling"),
+    Pick::Target("kiln-engine", "windows"),
 ];
 const CONFORMANCE: &[Pick] = &[Pick::Target("kiln-conformance", "vulkan")];
 

@@ -9,7 +9,7 @@ use kiln_kernels::{
 };
 use kiln_runtime::Gpu;
 
-use crate::plan::{Holds, Plan, PlannedLaunch};
+use crate::plan::{Holds, PageGroup, Plan, PlannedLaunch};
 use crate::submit::DeviceModel;
 
 /// A plan's buffers, those of a sequence made for the occasion.
@@ -21,7 +21,7 @@ pub(super) struct Buffers<'a> {
 }
 
 impl<'a> Buffers<'a> {
-    /// Sequence slots get the pages in order.
+    /// Sequence slots get the pages in order, and again from the first on where there are fewer.
     pub(super) fn new(gpu: &'a Gpu, model: &DeviceModel) -> Result<Self, DeviceError> {
         let mut buffers = Self { gpu, ids: Vec::new(), own: Vec::new() };
         for (index, buffer) in model.plan().buffers.iter().enumerate() {
@@ -36,9 +36,11 @@ impl<'a> Buffers<'a> {
             buffers.ids.push(id);
         }
         let context = model.plan().context;
-        let lines = (0..context.n_slots).flat_map(|_| 0..context.max_pages);
-        if let Some(table) = model.plan().find(&Holds::PageTable) {
-            buffers.write(table, &lines.collect::<Vec<_>>())?;
+        for (group, PageGroup { n_pages, .. }) in model.plan().groups.iter().enumerate() {
+            let line = || (0..context.max_pages).map(|page| page % n_pages);
+            if let Some(table) = model.plan().find(&Holds::PageTable { group }) {
+                buffers.write(table, &(0..context.n_slots).flat_map(|_| line()).collect::<Vec<_>>())?;
+            }
         }
         if let Some(samplers) = model.plan().find(&Holds::Samplers) {
             let line = Chain::GREEDY.words(&[], 0);

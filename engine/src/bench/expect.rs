@@ -14,7 +14,7 @@ use kiln_runtime::Gpu;
 
 use super::gate::GateError;
 use crate::graph::{Activation, Attention, Graph, Op, Rope, TensorId, ValueId};
-use crate::plan::{Holds, Kept, Plan, PlannedWord, StepClass};
+use crate::plan::{Holds, Kept, PageGroup, Plan, PlannedWord, StepClass};
 use crate::reference::math;
 use crate::session::ModelFile;
 
@@ -323,7 +323,10 @@ impl Scene<'_> {
         let ty = self.plan.context.kv_type;
         let head_dim = words.head_dim;
         let line_words = ty.line_words(head_dim as u32) as usize;
-        let n_pages = (row.position / PAGE + 1) as usize;
+        let window = words.window;
+        let group = PageGroup::of(&self.plan.groups, window).unwrap_or(0);
+        let kept = self.plan.groups.get(group).map_or(0, |group| group.n_pages as usize);
+        let n_pages = kept.min((row.position / PAGE + 1) as usize);
         let read = |holds: Holds| -> Result<Vec<f32>, GateError> {
             let Some(index) = self.plan.find(&holds) else { return Ok(Vec::new()) };
             let lines = self.words(index, n_pages * words.n_head_kv * PAGE as usize * line_words)?;
@@ -332,8 +335,8 @@ impl Scene<'_> {
                 .flat_map(|line| plain::kv::decode(line, head_dim, ty))
                 .collect())
         };
-        let (keys, values) = (read(Holds::Keys { layer })?, read(Holds::Values { layer })?);
-        Ok(Stored { ty, words, row, keys, values })
+        let (keys, values) = (read(Holds::Keys { layer, group })?, read(Holds::Values { layer, group })?);
+        Ok(Stored { ty, words, row, kept, keys, values })
     }
 }
 
@@ -373,6 +376,8 @@ pub(super) struct Stored {
     ty: KvType,
     words: Attention,
     row: StepRow,
+    /// Pages that there are, handed out again from the first on.
+    kept: usize,
     keys: Vec<f32>,
     values: Vec<f32>,
 }
@@ -381,7 +386,7 @@ impl Stored {
     /// The line of a position and head; the gate hands out pages in order.
     fn line(&self, position: usize, head: usize) -> usize {
         let page = PAGE as usize;
-        (position / page * self.words.n_head_kv + head) * page + position % page
+        (position / page % self.kept * self.words.n_head_kv + head) * page + position % page
     }
 
     /// The row's own key and value are kept as exactly as their type can.

@@ -191,10 +191,13 @@ impl<'a> Taken<'a> {
         match (&plan.buffers[range.buffer.0 as usize].holds, op) {
             // One row of the table for each row of the step.
             (Holds::Blocks { m, .. }, Some(Op::Embed { .. })) => range.bytes / u64::from(*m) * n_rows,
-            (Holds::Keys { .. } | Holds::Values { .. }, Some(Op::Attention { attention, .. })) => {
+            (
+                Holds::Keys { group, .. } | Holds::Values { group, .. },
+                Some(Op::Attention { attention, .. }),
+            ) => {
                 let seen = attention.window.map_or(last, |window| last.min(window as u64 + n_rows));
                 range.bytes * seen
-                    / (u64::from(plan.context.n_pages) * u64::from(kiln_kernels::kv_store::PAGE))
+                    / (u64::from(plan.groups[*group].n_pages) * u64::from(kiln_kernels::kv_store::PAGE))
             }
             (Holds::Scratch, _) => range.bytes * n_rows / u64::from(plan.window.max(1)),
             (Holds::Angles(_), _) => range.bytes * n_rows / u64::from(plan.context.n_ctx),

@@ -75,14 +75,14 @@ pub(super) fn measure(
     let mut ids = |n: usize| -> Vec<u32> { (0..n).map(|_| random.below(n_vocab)).collect() };
     let mut sequence = model.sequence(options.n_ctx())?;
     let sequence = sequence.as_mut();
-    if depth > 0 {
-        sequence.feed_greedy(&ids(depth))?;
-    }
+    let before = ids(depth);
     let tests = [(n_prompt, 0), (0, n_gen)].into_iter().filter(|(p, g)| p + g > 0);
     let mut measured: Vec<Measured> =
         tests.map(|(n_prompt, n_gen)| Measured { n_prompt, n_gen, depth, samples: Vec::new() }).collect();
     let mut once = |sequence: &mut dyn Forward, test: &Measured| -> Result<f64, BenchError> {
-        sequence.rewind(depth);
+        // A sequence that has let go of positions starts over.
+        let kept = sequence.rewind(depth);
+        sequence.feed_greedy(&before[kept..])?;
         let (prompt, first) = (ids(test.n_prompt), ids(1));
         let started = Instant::now();
         let n = if test.n_gen > 0 {

@@ -2,6 +2,7 @@
 
 mod attention;
 mod choose;
+mod pages;
 mod runs;
 mod weights;
 
@@ -26,9 +27,10 @@ use kiln_kernels::{
     step::step_words,
 };
 
+use self::pages::groups;
 use super::{
-    Context, Holds, Kept, PlanError, PlanOptions, PlannedBuffer, PlannedLaunch, PlannedStep, PlannedWord,
-    RING_LINES, StepClass, runs::Runs, scratch::Scratch,
+    Context, Holds, Kept, PageGroup, PlanError, PlanOptions, PlannedBuffer, PlannedLaunch, PlannedStep,
+    PlannedWord, RING_LINES, StepClass, runs::Runs, scratch::Scratch,
 };
 use crate::forward::PREFILL_WINDOW;
 use crate::graph::{Activation, Graph, Op, Rope, RopePairs, TensorId, ValueId};
@@ -47,6 +49,7 @@ pub(super) struct Lowered {
     pub(super) buffers: Vec<PlannedBuffer>,
     pub(super) steps: Vec<PlannedStep>,
     pub(super) context: Context,
+    pub(super) groups: Vec<PageGroup>,
     pub(super) n_vocab: u32,
     pub(super) window: u32,
     pub(super) outputs: u32,
@@ -85,9 +88,12 @@ pub(super) fn lower(
         shared: BTreeMap::new(),
         angles: Vec::new(),
         layers: BTreeMap::new(),
+        groups: groups(graph, options, context, window),
+        tables: Vec::new(),
         fixed: Fixed::default(),
     };
     planner.fixed = planner.fixed_buffers(n_vocab)?;
+    planner.page_tables();
     let short = SHORT_WINDOW;
     let classes = [(1, 1), (short, 1), (short, short.min(outputs)), (window, 1), (window, outputs)];
     let mut scratch = Scratch::new(window);
@@ -97,7 +103,8 @@ pub(super) fn lower(
         steps.push(planner.step(class, &mut scratch)?);
     }
     planner.check_bindings()?;
-    Ok(Lowered { buffers: planner.buffers, steps, context, n_vocab, window, outputs, n_choices })
+    let Planner { buffers, groups, .. } = planner;
+    Ok(Lowered { buffers, steps, context, groups, n_vocab, window, outputs, n_choices })
 }
 
 fn context(options: PlanOptions, n_ctx: usize) -> Result<Context, PlanError> {
@@ -124,7 +131,6 @@ fn index(what: &'static str, found: usize) -> Result<u32, PlanError> {
 struct Fixed {
     step: usize,
     output_step: usize,
-    table: usize,
     hidden: usize,
     logits: usize,
     samplers: usize,
@@ -162,6 +168,9 @@ struct Planner<'a> {
     angles: Vec<(Rope, usize)>,
     /// Keys and values of each layer.
     layers: BTreeMap<usize, (usize, usize)>,
+    groups: Vec<PageGroup>,
+    /// The page table of each group.
+    tables: Vec<usize>,
     fixed: Fixed,
 }
 
@@ -177,14 +186,13 @@ impl<'a> Planner<'a> {
     }
 
     fn fixed_buffers(&mut self, n_vocab: u32) -> Result<Fixed, PlanError> {
-        let (window, table) = (self.window, self.context.n_slots * self.context.max_pages);
+        let window = self.window;
         let step_bytes = 4 * u64::from(step_words(window));
         let (choices, words) = (self.n_choices, |n: u32| 4 * u64::from(n));
         let (n_embd, outputs) = (self.graph.widths[self.graph.hidden.0] as u64, u64::from(self.outputs));
         Ok(Fixed {
             step: self.buffer("step block", step_bytes, Holds::Step),
             output_step: self.buffer("step block of the outputs", step_bytes, Holds::OutputStep),
-            table: self.buffer("page table", 4 * u64::from(table), Holds::PageTable),
             hidden: self.buffer("hidden rows of the outputs", 4 * n_embd * outputs, Holds::Scratch),
             logits: self.buffer("logits", 4 * u64::from(n_vocab) * outputs, Holds::Logits),
             samplers: self.buffer("samplers", words(self.context.n_slots * SAMPLER_WORDS), Holds::Samplers),

@@ -95,7 +95,7 @@ impl Need {
             Holds::Angles(_) => &mut self.angles,
             Holds::Keys { .. } | Holds::Values { .. } => &mut self.kv,
             Holds::Scratch | Holds::Logits => &mut self.activations,
-            Holds::PageTable
+            Holds::PageTable { .. }
             | Holds::Step
             | Holds::OutputStep
             | Holds::Samplers

@@ -54,14 +54,21 @@ pub enum Holds {
     Keys {
         /// The layer.
         layer: usize,
+        /// The group whose pages it uses, by index.
+        group: usize,
     },
     /// Values of a layer, in pages.
     Values {
         /// The layer.
         layer: usize,
+        /// The group whose pages it uses, by index.
+        group: usize,
     },
-    /// Pages of each slot.
-    PageTable,
+    /// Pages of each slot in the layers of a group.
+    PageTable {
+        /// The group, by index.
+        group: usize,
+    },
     /// The step block.
     Step,
     /// The step block of the outputs.
@@ -160,10 +167,27 @@ pub struct Context {
     pub n_slots: u32,
     /// Pages of a slot, at most.
     pub max_pages: u32,
-    /// Pages of a layer.
+    /// Pages of a layer that sees all positions.
     pub n_pages: u32,
     /// How keys and values lie in them.
     pub kv_type: KvType,
+}
+
+/// Layers that see as far back as each other, and so keep the same positions in the same pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageGroup {
+    /// Positions that a row sees, itself included; none for all.
+    pub window: Option<usize>,
+    /// Pages of a layer.
+    pub n_pages: u32,
+}
+
+impl PageGroup {
+    /// The group of layers that see `window` positions: their own, or the one that keeps all.
+    pub fn of(groups: &[Self], window: Option<usize>) -> Option<usize> {
+        let of = |window| groups.iter().position(|group| group.window == window);
+        of(window).or_else(|| of(None))
+    }
 }
 
 /// Sequences at once, where nobody says.
@@ -182,12 +206,14 @@ pub struct PlanOptions {
     pub kv_type: KvType,
     /// Each graph word by launches of its own: slower, and what the usual plan is held against.
     pub plain: bool,
+    /// Layers with a window keep what no row sees any more: larger, and what giving pages back is held against.
+    pub keep_all: bool,
 }
 
 impl PlanOptions {
     /// The usual plan: up to [`N_SLOTS`] sequences that share the pages of one, keys and values as f16.
     pub const fn new(context: ContextWish) -> Self {
-        Self { context, n_slots: N_SLOTS, n_pages: None, kv_type: KvType::F16, plain: false }
+        Self { context, n_slots: N_SLOTS, n_pages: None, kv_type: KvType::F16, plain: false, keep_all: false }
     }
 }
 
@@ -242,6 +268,8 @@ pub struct Plan {
     pub steps: Vec<PlannedStep>,
     /// Positions.
     pub context: Context,
+    /// How each kind of layer keeps them.
+    pub groups: Vec<PageGroup>,
     /// Number of logits in a row.
     pub n_vocab: u32,
     /// Rows fed in one step, at most.
@@ -270,7 +298,7 @@ impl Plan {
         let lower = |n_ctx| lower::lower(graph, type_id, registry, &target.caps, options, n_ctx);
         let (lowered, context_reason) = memory::fitted(options.context, &target.caps, target.room, lower)?;
         let kernels = kernels::stage(&lowered.steps, registry, &target.caps)?;
-        let lower::Lowered { buffers, steps, context, n_vocab, window, outputs, n_choices } = lowered;
+        let lower::Lowered { buffers, steps, context, groups, n_vocab, window, outputs, n_choices } = lowered;
         Ok(Self {
             device: target.line(),
             unused: target.unused.clone(),
@@ -281,6 +309,7 @@ impl Plan {
             buffers,
             steps,
             context,
+            groups,
             n_vocab,
             window,
             outputs,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Holds, Plan, PlannedBuffer, PlannedLaunch, PlannedStep};
+use super::{Holds, PageGroup, Plan, PlannedBuffer, PlannedLaunch, PlannedStep};
 use crate::size::size;
 
 impl fmt::Display for Plan {
@@ -18,6 +18,14 @@ impl fmt::Display for Plan {
             "context  {} positions in {} pages a layer: {}",
             context.n_ctx, context.n_pages, self.context_reason
         )?;
+        for PageGroup { window, n_pages } in &self.groups {
+            if let Some(window) = window {
+                writeln!(
+                    f,
+                    "         {n_pages} pages a layer that sees {window} positions, and gives back what it does not"
+                )?;
+            }
+        }
         writeln!(f, "class    {}, keys and values {}", self.class, self.context.kv_type.name())?;
         self.residency(f)?;
         self.list_kernels(f)?;
@@ -45,7 +53,7 @@ impl Plan {
         part("kv pages", need.kv, &|h| matches!(h, Holds::Keys { .. } | Holds::Values { .. }))?;
         part("activations", need.activations, &|h| matches!(h, Holds::Scratch | Holds::Logits))?;
         let is_step = |h: &Holds| {
-            let block = matches!(h, Holds::PageTable | Holds::Step | Holds::OutputStep);
+            let block = matches!(h, Holds::PageTable { .. } | Holds::Step | Holds::OutputStep);
             block || matches!(h, Holds::Samplers | Holds::Candidates | Holds::Chosen | Holds::Ring)
         };
         part("step", need.step, &is_step)
@@ -150,7 +158,7 @@ fn named(buffer: &PlannedBuffer) -> Option<String> {
         Holds::Candidates => buffer.name.clone(),
         Holds::Chosen => "chosen".to_owned(),
         Holds::Ring => "ring".to_owned(),
-        Holds::PageTable | Holds::Step | Holds::OutputStep | Holds::Scratch => return None,
+        Holds::PageTable { .. } | Holds::Step | Holds::OutputStep | Holds::Scratch => return None,
     })
 }
 

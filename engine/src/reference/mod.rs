@@ -123,11 +123,12 @@ impl Forward for Reference {
         Ok(std::mem::take(&mut values[graph.logits.0]))
     }
 
-    fn rewind(&mut self, n_past: usize) {
+    fn rewind(&mut self, n_past: usize) -> usize {
         self.n_past = self.n_past.min(n_past);
         for kv in &mut self.layers {
             kv.k.truncate(self.n_past * kv.width);
             kv.v.truncate(self.n_past * kv.width);
         }
+        self.n_past
     }
 }

@@ -84,7 +84,8 @@ impl DeviceModel {
         // The weights are there already.
         target.room.bytes += self.plan.bytes().0;
         let Context { n_slots, n_pages, kv_type, .. } = self.plan.context;
-        let options = PlanOptions { context, n_slots, n_pages: Some(n_pages), kv_type, plain: true };
+        let options =
+            PlanOptions { context, n_slots, n_pages: Some(n_pages), kv_type, plain: true, keep_all: false };
         let plan = Plan::new(graph, &type_id, registry, &target, options)?;
         let place = |buffer: &PlannedBuffer| {
             let same = |known: &PlannedBuffer| known.holds == buffer.holds;
@@ -203,11 +204,15 @@ impl Forward for DeviceSequence {
         Ok(Choice::Logits(Vec::new()))
     }
 
-    fn rewind(&mut self, n_past: usize) {
+    fn rewind(&mut self, n_past: usize) -> usize {
+        let mut slots = lock(&self.slots);
+        let rewound = match slots.rewind(self.slot, n_past) {
+            Err(ForwardError::Forgotten { .. }) => slots.rewind(self.slot, 0).map(|()| 0),
+            other => other.map(|()| self.n_past.min(n_past)),
+        };
         // A sequence that cannot come back from the host's memory says so when it is fed.
-        if lock(&self.slots).rewind(self.slot, n_past).is_ok() {
-            self.n_past = self.n_past.min(n_past);
-        }
+        self.n_past = rewound.unwrap_or(self.n_past);
+        self.n_past.min(n_past)
     }
 }
 

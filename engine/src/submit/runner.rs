@@ -73,7 +73,8 @@ impl Drop for Own {
 /// Where the host writes and reads.
 struct Ports {
     step: BufferId,
-    table: BufferId,
+    /// Of each group.
+    tables: Vec<BufferId>,
     samplers: BufferId,
     logits: BufferId,
     ring: BufferId,
@@ -141,7 +142,7 @@ impl Runner {
         let port = |holds: &Holds| plan.find(holds).map_or(BufferId(u64::MAX), |i| buffers[i]);
         let ports = Ports {
             step: port(&Holds::Step),
-            table: port(&Holds::PageTable),
+            tables: (0..plan.groups.len()).map(|group| port(&Holds::PageTable { group })).collect(),
             samplers: port(&Holds::Samplers),
             logits: port(&Holds::Logits),
             ring: port(&Holds::Ring),
@@ -337,10 +338,11 @@ impl Runner {
         Ok(rows.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
 
-    /// Brings a new page table to the device.
-    pub(super) fn write_table(&mut self, table: &[u32]) -> Result<(), DeviceError> {
+    /// Brings new page tables to the device, one of each group.
+    pub(super) fn write_tables(&mut self, tables: &[Vec<u32>]) -> Result<(), DeviceError> {
         self.counts.tables += 1;
-        self.gpu.write(self.ports.table, 0, &bytes(table))
+        let mut all = self.ports.tables.iter().zip(tables);
+        all.try_for_each(|(at, table)| self.gpu.write(*at, 0, &bytes(table)))
     }
 
     /// Tells the device what is asked of a slot's choices, and its latest ids.
@@ -349,18 +351,26 @@ impl Runner {
         self.gpu.write(self.ports.samplers, 4 * (slot * SAMPLER_WORDS as usize) as u64, &bytes(words))
     }
 
-    /// Buffers of keys and values with the bytes of a page in each, layer by layer.
-    fn stores(&self) -> impl Iterator<Item = (BufferId, u64)> {
-        let n_pages = u64::from(self.plan.context.n_pages);
-        let kept = self.plan.buffers.iter().zip(&self.buffers);
-        kept.filter(|(b, _)| matches!(b.holds, Holds::Keys { .. } | Holds::Values { .. }))
-            .map(move |(b, id)| (*id, b.bytes / n_pages))
+    /// Buffers of keys and values with the bytes of a page in each and the group whose pages it has, layer by layer.
+    fn stores(&self) -> impl Iterator<Item = (BufferId, u64, usize)> {
+        let all = self.plan.buffers.iter().zip(&self.buffers);
+        all.filter_map(|(b, id)| match b.holds {
+            Holds::Keys { group, .. } | Holds::Values { group, .. } => {
+                Some((*id, b.bytes / u64::from(self.plan.groups[group].n_pages), group))
+            }
+            _ => None,
+        })
     }
 
-    /// Copies a page of every layer.
-    pub(super) fn copy_page(&mut self, (from, to): (u32, u32)) -> Result<(), DeviceError> {
+    /// The group of each store, in the order of [`Runner::page_bytes`].
+    pub(super) fn store_groups(&self) -> Vec<usize> {
+        self.stores().map(|(_, _, group)| group).collect()
+    }
+
+    /// Copies a page of every layer of a group.
+    pub(super) fn copy_page(&mut self, group: usize, (from, to): (u32, u32)) -> Result<(), DeviceError> {
         let mut recorder = self.gpu.recorder("copy of a page", RecordOptions::default())?;
-        for (buffer, bytes) in self.stores() {
+        for (buffer, bytes, _) in self.stores().filter(|store| store.2 == group) {
             let page =
                 |page: u32| kiln_abi::BufferRange { buffer, offset_bytes: u64::from(page) * bytes, bytes };
             recorder.copy(page(from), page(to))?;
@@ -370,7 +380,7 @@ impl Runner {
 
     /// The bytes of a page in store `index`, in the order of [`Runner::page_bytes`].
     pub(super) fn read_page(&self, index: usize, page: u32) -> Result<Vec<u8>, DeviceError> {
-        let Some((buffer, bytes)) = self.stores().nth(index) else { return Ok(Vec::new()) };
+        let Some((buffer, bytes, _)) = self.stores().nth(index) else { return Ok(Vec::new()) };
         let mut content = vec![0; usize::try_from(bytes).unwrap_or(0)];
         self.gpu.read(buffer, u64::from(page) * bytes, &mut content)?;
         Ok(content)
@@ -378,13 +388,13 @@ impl Runner {
 
     /// Writes a whole page of store `index`.
     pub(super) fn write_page(&self, index: usize, page: u32, content: &[u8]) -> Result<(), DeviceError> {
-        let Some((buffer, bytes)) = self.stores().nth(index) else { return Ok(()) };
+        let Some((buffer, bytes, _)) = self.stores().nth(index) else { return Ok(()) };
         self.gpu.write(buffer, u64::from(page) * bytes, content)
     }
 
     /// Bytes of a page in each store: keys and values of each layer.
     pub(super) fn page_bytes(&self) -> Vec<usize> {
-        self.stores().map(|(_, bytes)| usize::try_from(bytes).unwrap_or(usize::MAX)).collect()
+        self.stores().map(|(_, bytes, _)| usize::try_from(bytes).unwrap_or(usize::MAX)).collect()
     }
 }
 

@@ -6,17 +6,19 @@
 //! | 1 | version |
 //! | 2, 3 | print of the model and of the layout of its stores |
 //! | 4 | positions |
+//! | 5 … | for each group of layers the first page that is there |
 
 use kiln_kernels::kv_store::PAGE;
 
 use crate::forward::ForwardError;
 use crate::gguf::Gguf;
 use crate::graph::{Graph, LayerState, TensorRole};
-use crate::plan::Plan;
+use crate::plan::{PageGroup, Plan};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"KLNS");
-const VERSION: u32 = 2;
-const HEADER_BYTES: usize = 20;
+const VERSION: u32 = 3;
+/// Words before those of the groups.
+const HEADER_WORDS: usize = 5;
 
 /// What a saved state has to agree with.
 #[derive(Debug, Clone)]
@@ -24,6 +26,19 @@ pub(super) struct Layout {
     print: u64,
     /// Heads of keys and values in each store: keys and values of each layer.
     heads: Vec<usize>,
+    /// The group of each store.
+    groups: Vec<usize>,
+    /// What each group's layers see; none for all.
+    windows: Vec<Option<usize>>,
+}
+
+/// A saved state taken apart.
+#[derive(Debug)]
+pub(super) struct Opened<'a> {
+    pub(super) n_past: usize,
+    /// The first page of each group.
+    pub(super) first: Vec<usize>,
+    pub(super) content: &'a [u8],
 }
 
 impl Layout {
@@ -41,14 +56,21 @@ impl Layout {
         for spec in graph.tensors.iter().filter(|t| t.role == TensorRole::Norm) {
             print.add(gguf.tensor(&spec.name).map_or(&[], |t| t.data));
         }
-        Self { print: print.0, heads }
+        let windows: Vec<_> = plan.groups.iter().map(|group| group.window).collect();
+        let group = |layer: &LayerState| match layer {
+            LayerState::Kv { window, .. } => PageGroup::of(&plan.groups, *window).map(|group| [group; 2]),
+            LayerState::None | LayerState::Recurrent { .. } => None,
+        };
+        let groups = graph.layers.iter().filter_map(group).flatten().collect();
+        Self { print: print.0, heads, groups, windows }
     }
 
-    /// The header for `n_past` positions.
-    pub(super) fn header(&self, n_past: usize) -> Vec<u8> {
+    /// The header for `n_past` positions, of which each group has those from page `first` on.
+    pub(super) fn header(&self, n_past: usize, first: &[usize]) -> Vec<u8> {
         let [low, high] = [self.print as u32, (self.print >> 32) as u32];
-        let words = [MAGIC, VERSION, low, high, u32::try_from(n_past).unwrap_or(u32::MAX)];
-        words.iter().flat_map(|w| w.to_le_bytes()).collect()
+        let word = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let words = [MAGIC, VERSION, low, high, word(n_past)].into_iter();
+        words.chain(first.iter().map(|first| word(*first))).flat_map(u32::to_le_bytes).collect()
     }
 
     /// Appends the lines of the first `n` positions of a page of store `index`.
@@ -76,18 +98,15 @@ impl Layout {
         (page, rest)
     }
 
-    /// The positions and the content of a saved state of this layout; `page_bytes` are those of each store.
+    /// A saved state of this layout, taken apart; `page_bytes` are those of each store.
     ///
     /// # Errors
     /// The first thing that differs.
-    pub(super) fn open<'a>(
-        &self,
-        saved: &'a [u8],
-        page_bytes: &[usize],
-    ) -> Result<(usize, &'a [u8]), ForwardError> {
+    pub(super) fn open<'a>(&self, saved: &'a [u8], page_bytes: &[usize]) -> Result<Opened<'a>, ForwardError> {
         let differs = |expected: String, found: String| Err(ForwardError::Saved { expected, found });
-        let Some((header, content)) = saved.split_at_checked(HEADER_BYTES) else {
-            return differs(format!("at least {HEADER_BYTES} bytes"), saved.len().to_string());
+        let header_bytes = 4 * (HEADER_WORDS + self.windows.len());
+        let Some((header, content)) = saved.split_at_checked(header_bytes) else {
+            return differs(format!("at least {header_bytes} bytes"), saved.len().to_string());
         };
         let word =
             |i: usize| header[4 * i..].first_chunk().map_or(0, |bytes: &[u8; 4]| u32::from_le_bytes(*bytes));
@@ -99,14 +118,26 @@ impl Layout {
             return differs(format!("the print {:016x}", self.print), format!("{print:016x}"));
         }
         let n_past = word(4) as usize;
-        let position_bytes: usize = page_bytes.iter().map(|bytes| bytes / PAGE as usize).sum();
-        if n_past.checked_mul(position_bytes) != Some(content.len()) {
-            return differs(
-                format!("{position_bytes} bytes for each of {n_past} positions"),
-                format!("{} bytes", content.len()),
-            );
+        let first: Vec<usize> = (0..self.windows.len()).map(|i| word(HEADER_WORDS + i) as usize).collect();
+        for (window, first) in self.windows.iter().zip(&first) {
+            let most = window.map_or(0, |window| (n_past + 1).saturating_sub(window) / PAGE as usize);
+            if *first > most {
+                return differs(
+                    format!("positions from page {most} on or earlier"),
+                    format!("from {first} on"),
+                );
+            }
         }
-        Ok((n_past, content))
+        let stores = page_bytes.iter().zip(&self.groups);
+        let expected = stores.fold(0usize, |sum, (bytes, group)| {
+            let n = n_past - first[*group] * PAGE as usize;
+            sum.saturating_add((bytes / PAGE as usize).saturating_mul(n))
+        });
+        if expected != content.len() {
+            let found = format!("{} bytes", content.len());
+            return differs(format!("{expected} bytes for {n_past} positions"), found);
+        }
+        Ok(Opened { n_past, first, content })
     }
 }
 

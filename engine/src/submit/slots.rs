@@ -7,7 +7,7 @@ use kiln_kernels::{kv_store::PAGE, reference::Penalties, sample::Chain};
 
 use super::pages::{Missing, Pages};
 use super::runner::{MAX_AHEAD, Runner, StepCounts};
-use super::saved::Layout;
+use super::saved::{Layout, Opened};
 use super::step::{Span, Step};
 use crate::forward::{Choice, ForwardError};
 use crate::plan::Plan;
@@ -114,7 +114,7 @@ impl Slots {
         let context = plan.context;
         Self {
             runner,
-            pages: Pages::new(context.n_slots, context.n_pages, PAGE),
+            pages: Pages::new(context.n_slots, &plan.groups, PAGE),
             layout,
             sequences: (0..context.n_slots).map(|_| None).collect(),
             n_made: 0,
@@ -183,12 +183,16 @@ impl Slots {
     /// Forgets every position from `n_past` on.
     ///
     /// # Errors
-    /// The sequence has ended, or cannot come back from where it was put aside.
+    /// The sequence has ended, cannot come back from where it was put aside, or has given back what it would need.
     pub fn rewind(&mut self, slot: SlotId, n_past: usize) -> Result<(), ForwardError> {
         self.get(slot)?;
         self.settle()?;
         self.restore(slot, &[slot])?;
+        let least = self.pages.least(slot.index);
         let sequence = self.get_mut(slot)?;
+        if n_past > 0 && n_past < sequence.n_past.min(least) {
+            return Err(ForwardError::Forgotten { n_past, least });
+        }
         sequence.n_past = sequence.n_past.min(n_past);
         sequence.sampler = None;
         let n_past = sequence.n_past;
@@ -223,9 +227,11 @@ impl Slots {
         if let Some(aside) = &sequence.aside {
             return Ok(aside.clone());
         }
-        let mut out = self.layout.header(sequence.n_past);
-        for index in 0..self.runner.page_bytes().len() {
-            for (page, n) in self.pages.of(slot.index).iter().zip(lengths(sequence.n_past)) {
+        let first = self.pages.first(slot.index);
+        let mut out = self.layout.header(sequence.n_past, &first);
+        for (index, group) in self.runner.store_groups().into_iter().enumerate() {
+            let lengths = lengths(sequence.n_past).skip(first[group]);
+            for (page, n) in self.pages.of(group, slot.index).iter().zip(lengths) {
                 let content = self.runner.read_page(index, *page).map_err(LaunchError::from)?;
                 self.layout.take(index, &content, n, &mut out);
             }
@@ -238,7 +244,7 @@ impl Slots {
     /// # Errors
     /// Bytes of another model or layout, more positions than `n_ctx`, or no slot.
     pub fn load(&mut self, saved: &[u8], n_ctx: usize) -> Result<SlotId, ForwardError> {
-        let (n_past, _) = self.layout.open(saved, &self.runner.page_bytes())?;
+        let n_past = self.layout.open(saved, &self.runner.page_bytes())?.n_past;
         let n_ctx = n_ctx.min(self.n_ctx);
         ForwardError::check(&[], n_past, n_ctx, self.n_vocab)?;
         let slot = self.start(n_ctx)?;
@@ -431,8 +437,8 @@ impl Slots {
         loop {
             match self.pages.reserve(slot.index, from, to) {
                 Ok(reserved) => {
-                    if let Some(copy) = reserved.copy {
-                        self.runner.copy_page(copy).map_err(LaunchError::from)?;
+                    for (group, copy) in reserved.copies {
+                        self.runner.copy_page(group, copy).map_err(LaunchError::from)?;
                     }
                     return Ok(reserved.changed);
                 }
@@ -452,7 +458,7 @@ impl Slots {
         let here = self.sequences.iter().enumerate().filter_map(|(index, sequence)| {
             let sequence = sequence.as_ref()?;
             let slot = SlotId { index, generation: sequence.generation };
-            (!kept.contains(&slot) && !self.pages.of(index).is_empty()).then_some((sequence.last_fed, slot))
+            (!kept.contains(&slot) && self.pages.has_any(index)).then_some((sequence.last_fed, slot))
         });
         here.min_by_key(|(last_fed, _)| *last_fed).map(|(_, slot)| slot)
     }
@@ -461,8 +467,7 @@ impl Slots {
     fn restore(&mut self, slot: SlotId, kept: &[SlotId]) -> Result<(), ForwardError> {
         let sequence = self.get_mut(slot)?;
         let Some(saved) = sequence.aside.take() else { return Ok(()) };
-        let n_past = sequence.n_past;
-        let restored = self.reserve(slot, 0, n_past, kept).and_then(|_| self.fill(slot, &saved));
+        let restored = self.refill(slot, &saved, kept);
         if restored.is_err() {
             self.pages.rewind(slot.index, 0);
             self.get_mut(slot)?.aside = Some(saved);
@@ -470,12 +475,16 @@ impl Slots {
         restored
     }
 
-    /// Writes a saved state to the pages of a sequence.
-    fn fill(&mut self, slot: SlotId, saved: &[u8]) -> Result<(), ForwardError> {
+    /// Writes a saved state to pages of a sequence that has none.
+    fn refill(&mut self, slot: SlotId, saved: &[u8], kept: &[SlotId]) -> Result<(), ForwardError> {
         let page_bytes = self.runner.page_bytes();
-        let (n_past, mut content) = self.layout.open(saved, &page_bytes)?;
-        for (index, bytes) in page_bytes.into_iter().enumerate() {
-            for (page, n) in self.pages.of(slot.index).iter().zip(lengths(n_past)) {
+        let Opened { n_past, first, mut content } = self.layout.open(saved, &page_bytes)?;
+        self.pages.start_at(slot.index, &first);
+        self.reserve(slot, 0, n_past, kept)?;
+        let stores = self.runner.store_groups().into_iter().zip(page_bytes);
+        for (index, (group, bytes)) in stores.enumerate() {
+            let lengths = lengths(n_past).skip(first[group]);
+            for (page, n) in self.pages.of(group, slot.index).iter().zip(lengths) {
                 let (whole, rest) = self.layout.put(index, bytes, n, content);
                 self.runner.write_page(index, *page, &whole).map_err(LaunchError::from)?;
                 content = rest;
@@ -511,8 +520,8 @@ impl Slots {
     }
 
     fn write_table(&mut self) -> Result<(), ForwardError> {
-        let table = self.pages.table(self.max_pages);
-        Ok(self.runner.write_table(&table).map_err(LaunchError::from)?)
+        let tables = self.pages.tables(self.max_pages);
+        Ok(self.runner.write_tables(&tables).map_err(LaunchError::from)?)
     }
 
     fn get(&self, slot: SlotId) -> Result<&Sequence, ForwardError> {

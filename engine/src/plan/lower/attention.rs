@@ -5,12 +5,12 @@ use kiln_kernels::{
     Call,
     attention::{self, AttentionArgs, AttentionPush, Leaves},
     gemv,
-    kv_store::{KvStore, KvStoreArgs, KvStorePush, PAGE},
+    kv_store::{KvStore, KvStoreArgs, KvStorePush},
 };
 
-use super::{Planner, Step, index};
-use crate::graph::{Attention, LayerState, ValueId};
-use crate::plan::{Context, Holds, PlanError};
+use super::{Planner, Step, index, pages::LayerPages};
+use crate::graph::{Attention, ValueId};
+use crate::plan::{Context, PlanError};
 
 impl Planner<'_> {
     pub(super) fn attention(
@@ -27,14 +27,14 @@ impl Planner<'_> {
             return Err(PlanError::HeadDim { found: words.head_dim, ty });
         }
         let n_head_kv = index("heads", words.n_head_kv)?;
-        let (keys, values) = self.pages(layer)?;
-        let Context { n_slots, max_pages, n_pages, .. } = self.context;
+        let LayerPages { keys, values, table, n_pages } = self.pages(layer)?;
+        let Context { n_slots, max_pages, .. } = self.context;
         let rows = step.class.rows;
         let store = KvStoreArgs {
             k: self.range(step.values[&k]).into(),
             v: self.range(step.values[&v]).into(),
             step: self.range(self.fixed.step).into(),
-            table: self.range(self.fixed.table).into(),
+            table: self.range(table).into(),
             k_pages: self.range(keys).into(),
             v_pages: self.range(values).into(),
             p: KvStorePush { rows, n_head_kv, max_pages, n_slots, n_pages },
@@ -56,8 +56,8 @@ impl Planner<'_> {
     ) -> Result<(), PlanError> {
         let head_dim = index("a head", words.head_dim)?;
         let (n_head, n_head_kv) = (index("heads", words.n_head)?, index("heads", words.n_head_kv)?);
-        let (keys, values) = self.pages(layer)?;
-        let Context { n_slots, max_pages, n_pages, kv_type: ty, .. } = self.context;
+        let LayerPages { keys, values, table, n_pages } = self.pages(layer)?;
+        let Context { n_slots, max_pages, kv_type: ty, .. } = self.context;
         let rows = step.class.rows;
         let window = words.window.map_or(0, |w| u32::try_from(w).unwrap_or(u32::MAX));
         let args = AttentionArgs {
@@ -65,7 +65,7 @@ impl Planner<'_> {
             k_pages: self.range(keys).into(),
             v_pages: self.range(values).into(),
             step: self.range(self.fixed.step).into(),
-            table: self.range(self.fixed.table).into(),
+            table: self.range(table).into(),
             y: (leaves == Leaves::Rows).then(|| y.into()),
             packed: (leaves == Leaves::Blocks).then(|| y.into()),
             p: AttentionPush {
@@ -83,21 +83,5 @@ impl Planner<'_> {
         let kernel = attention::Attention::new(head_dim, ty, leaves, gemv::subgroup(self.caps));
         step.launch("attention", Call::new(kernel, &args));
         Ok(())
-    }
-
-    /// Keys and values of a layer.
-    pub(super) fn pages(&mut self, layer: usize) -> Result<(usize, usize), PlanError> {
-        if let Some(pages) = self.layers.get(&layer) {
-            return Ok(*pages);
-        }
-        let LayerState::Kv { n_head_kv, head_dim, .. } = self.graph.layers[layer] else {
-            return Err(PlanError::State { layer });
-        };
-        let lines = u64::from(self.context.n_pages) * u64::from(PAGE) * n_head_kv as u64;
-        let bytes = 4 * lines * u64::from(self.context.kv_type.line_words(index("a head", head_dim)?));
-        let keys = self.buffer(format!("keys of layer {layer}"), bytes, Holds::Keys { layer });
-        let values = self.buffer(format!("values of layer {layer}"), bytes, Holds::Values { layer });
-        self.layers.insert(layer, (keys, values));
-        Ok((keys, values))
     }
 }

@@ -8,7 +8,7 @@ use kiln_kernels::{
     norm::{self, Norm, NormArgs, NormForm, NormPush},
 };
 
-use super::{Planner, Step, index};
+use super::{Planner, Step, index, pages::LayerPages};
 use crate::graph::{Activation, Op, RopePairs, TensorId, ValueId};
 use crate::plan::{PlanError, StepClass, runs::Run, scratch::Scratch};
 
@@ -236,7 +236,8 @@ impl Planner<'_> {
         let [q_gain, k_gain] = [q_gain, k_gain].map(|gain| gain.map(|gain| self.floats(gain)));
         let q_out = scratch.take(self.graph.widths[q.output.0], &mut self.buffers);
         step.values.insert(q.output, q_out);
-        let ((keys, values), angles) = (self.pages(layer)?, self.angles(rope));
+        let LayerPages { keys, values, table, n_pages } = self.pages(layer)?;
+        let angles = self.angles(rope);
         let head_dim = index("a head", words.head_dim)?;
         let context = self.context;
         let args = HeadsArgs {
@@ -247,7 +248,7 @@ impl Planner<'_> {
             k_gain: k_gain.map(|gain| self.range(gain).into()),
             angles: self.range(angles).into(),
             step: self.range(self.fixed.step).into(),
-            table: self.range(self.fixed.table).into(),
+            table: self.range(table).into(),
             q_out: self.range(q_out).into(),
             k_pages: self.range(keys).into(),
             v_pages: self.range(values).into(),
@@ -259,7 +260,7 @@ impl Planner<'_> {
                 n_ctx: context.n_ctx,
                 max_pages: context.max_pages,
                 n_slots: context.n_slots,
-                n_pages: context.n_pages,
+                n_pages,
                 eps,
             },
         };
