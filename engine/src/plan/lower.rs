@@ -19,7 +19,6 @@ use kiln_kernels::{
     get_rows::{GetRowsOperands, GetRowsPush},
     glu::{Glu, GluArgs, GluPush},
     half_rows::{self, HalfRowsPush},
-    kv_store::PAGE,
     rms_norm::{RmsNorm, RmsNormArgs, RmsNormPush},
     rope::{Rope as RopeKernel, RopeArgs, RopePush},
     sample::{MAX_CHUNKS, SAMPLER_WORDS, TOO_MANY_IDS},
@@ -27,7 +26,7 @@ use kiln_kernels::{
     step::step_words,
 };
 
-use self::pages::groups;
+use self::pages::{context, groups};
 use super::{
     Context, Holds, Kept, PageGroup, PlanError, PlanOptions, PlannedBuffer, PlannedLaunch, PlannedStep,
     PlannedWord, RING_LINES, StepClass, runs::Runs, scratch::Scratch,
@@ -105,15 +104,6 @@ pub(super) fn lower(
     planner.check_bindings()?;
     let Planner { buffers, groups, .. } = planner;
     Ok(Lowered { buffers, steps, context, groups, n_vocab, window, outputs, n_choices })
-}
-
-fn context(options: PlanOptions, n_ctx: usize) -> Result<Context, PlanError> {
-    let PlanOptions { n_slots, n_pages, kv_type, .. } = options;
-    let too_large = || PlanError::TooLarge { what: "the context of all sequences", found: n_ctx };
-    let max_pages = index("the context", n_ctx)?.div_ceil(PAGE);
-    let n_pages = n_pages.unwrap_or(0).max(max_pages).max(n_slots);
-    max_pages.checked_mul(n_slots).ok_or_else(too_large)?;
-    Ok(Context { n_ctx: index("the context", n_ctx)?, n_slots, max_pages, n_pages, kv_type })
 }
 
 /// As many outputs as have room for their logits in one binding.

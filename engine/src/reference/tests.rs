@@ -1,7 +1,7 @@
 //! The walk over the graph: stepwise equals at once, rewinding forgets, errors leave the sequence alone.
 
 use super::*;
-use crate::forward::feed_windows;
+use crate::forward::{PREFILL_WINDOW, feed_windows};
 use crate::models;
 
 /// Weights that depend on name and place alone.
@@ -90,18 +90,20 @@ fn reference_errors_leave_the_sequence_alone() {
 
 #[test]
 fn windows_yield_the_same_rows_as_one_feed() {
-    let ids: Vec<u32> = (0..300).map(|i| i * 7 % 10).collect();
-    let all = reference(300).feed(&ids, 0..300).unwrap();
-    for outputs in [0..300, 299..300, 120..260, 0..0] {
+    const WINDOW: usize = PREFILL_WINDOW;
+    const N: usize = 2 * WINDOW + 44;
+    let ids: Vec<u32> = (0..N as u32).map(|i| i * 7 % 10).collect();
+    let all = reference(N).feed(&ids, 0..N).unwrap();
+    for outputs in [0..N, N - 1..N, WINDOW - 8..2 * WINDOW + 4, 0..0] {
         let mut rows = Vec::new();
         let mut fed = Vec::new();
-        feed_windows(&mut reference(300), &ids, outputs.clone(), |n, logits| {
+        feed_windows(&mut reference(N), &ids, outputs.clone(), |n, logits| {
             fed.push(n);
             rows.extend(logits);
             Ok::<_, ForwardError>(())
         })
         .unwrap();
-        assert_eq!(fed, [128, 256, 300]);
+        assert_eq!(fed, [WINDOW, 2 * WINDOW, N]);
         assert!(agree(&rows, &all[outputs.start * 10..outputs.end * 10]), "{outputs:?}");
     }
 }

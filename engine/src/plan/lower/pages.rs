@@ -15,6 +15,16 @@ pub(super) struct LayerPages {
     pub(super) n_pages: u32,
 }
 
+/// A context of `n_ctx` positions in pages.
+pub(super) fn context(options: PlanOptions, n_ctx: usize) -> Result<Context, PlanError> {
+    let PlanOptions { n_slots, n_pages, kv_type, .. } = options;
+    let too_large = || PlanError::TooLarge { what: "the context of all sequences", found: n_ctx };
+    let max_pages = index("the context", n_ctx)?.div_ceil(PAGE);
+    let n_pages = n_pages.unwrap_or(0).max(max_pages).max(n_slots);
+    max_pages.checked_mul(n_slots).ok_or_else(too_large)?;
+    Ok(Context { n_ctx: index("the context", n_ctx)?, n_slots, max_pages, n_pages, kv_type })
+}
+
 /// The kinds of layers that keep positions, those that keep all first; `rows` are those of a step, at most.
 pub(super) fn groups(graph: &Graph, options: PlanOptions, context: Context, rows: u32) -> Vec<PageGroup> {
     let window = |state: &LayerState| match state {
