@@ -10,11 +10,11 @@ use crate::{
     block::{Buf, Shared},
     builtin::{barrier, local_id, workgroup_invocations},
     control::{Hint, end_loop, for_loop},
-    math::{Vec4Methods, fma, vec4},
+    math::{Vec2Methods, Vec4Methods, fma, vec4},
     ops::{add, bitand, cast, div, mul, rem, select, shl, shr},
     place::{At, Path, write},
     session::with,
-    value::{Ex, Read, Vec4},
+    value::{Ex, Read, Vec2, Vec4},
 };
 
 /// One field of a format as a device holds it: that field of every unit, or of every block, one after another.
@@ -145,7 +145,13 @@ pub struct Tensor {
     words: Buf<u32>,
     /// Of each plane: what it is, and its first byte.
     planes: Vec<(Plane, Ex<u32>)>,
-    staged: Option<Rc<Shared<u32>>>,
+    table: Option<Rc<Table>>,
+}
+
+/// A format's table in workgroup memory: each word `copies` times, one after another.
+struct Table {
+    words: Shared<u32>,
+    copies: u32,
 }
 
 impl Tensor {
@@ -166,29 +172,54 @@ impl Tensor {
                 first = if i == 0 { aligned } else { add(first, aligned) };
             }
         }
-        Tensor { words: words.view(), planes, staged: None }
+        Tensor { words: words.view(), planes, table: None }
     }
 
-    /// The same with its table, if it has one, in workgroup memory. It holds a barrier then, so all invocations of
-    /// the workgroup come here.
+    /// The same with room in workgroup memory for its table, if it has one, `copies` (a power of two) of each word:
+    /// an invocation reads its own, so that fewer of them wait for one bank. [`Tensor::fill_table`] fills it.
     #[track_caller]
-    pub fn stage(mut self) -> Self {
-        if let Some(&(plane, first)) = self.planes.last().filter(|(plane, _)| plane.units == 0) {
-            let staged = Shared::new(number(plane.bytes / 4));
-            let first = shr(first, number(2));
-            let (counted, i) =
-                for_loop(local_id(), number(plane.bytes / 4), workgroup_invocations(), Hint::None);
-            write(&staged.at(i), self.words.at(add(first, i)).read());
-            end_loop(counted);
-            barrier();
-            self.staged = Some(Rc::new(staged));
+    pub fn with_table(mut self, copies: u32) -> Self {
+        if let Some((plane, _)) = self.table_plane() {
+            let words = Shared::new(number(plane.bytes / 4 * copies));
+            self.table = Some(Rc::new(Table { words, copies }));
         }
         self
     }
 
-    /// The same with the staged table of another tensor of its format.
+    /// The same with its table in workgroup memory, once, and filled.
+    #[track_caller]
+    pub fn stage(self) -> Self {
+        let with_table = self.with_table(1);
+        with_table.fill_table();
+        with_table
+    }
+
+    /// Brings its table, if it has one, to workgroup memory. It holds a barrier then, so all invocations of the
+    /// workgroup come here.
+    #[track_caller]
+    pub fn fill_table(&self) {
+        if let (Some(table), Some((plane, first))) = (&self.table, self.table_plane()) {
+            let (first, t) = (shr(first, number(2)), local_id());
+            let (counted, i) = for_loop(t, number(plane.bytes / 4), workgroup_invocations(), Hint::None);
+            let word = self.words.at(add(first, i)).read();
+            for copy in 0..table.copies {
+                // Neighbors write to different banks.
+                let own = bitand(add(t, number(copy)), number(table.copies - 1));
+                write(&table.words.at(add(mul(i, number(table.copies)), own)), word);
+            }
+            end_loop(counted);
+            barrier();
+        }
+    }
+
+    /// The plane of its table, and that plane's first byte.
+    fn table_plane(&self) -> Option<(Plane, Ex<u32>)> {
+        self.planes.last().copied().filter(|(plane, _)| plane.units == 0)
+    }
+
+    /// The same with the table of another tensor of its format.
     pub fn with_table_of(mut self, other: &Tensor) -> Self {
-        self.staged.clone_from(&other.staged);
+        self.table.clone_from(&other.table);
         self
     }
 
@@ -196,8 +227,8 @@ impl Tensor {
     #[track_caller]
     pub fn unit(&self, index: Ex<u32>) -> Unit {
         let fields = self.planes.iter().map(|&(plane, first)| Field { plane, first, loaded: Vec::new() });
-        let (words, staged) = (self.words.view(), self.staged.clone());
-        Unit { words, fields: fields.collect(), index, first_field: None, staged }
+        let (words, table) = (self.words.view(), self.table.clone());
+        Unit { words, fields: fields.collect(), index, first_field: None, table }
     }
 
     /// Its unit `index`, whose field of the first plane lies at `first_field`.
@@ -212,7 +243,7 @@ impl Tensor {
 
     /// What makes it this tensor and no other.
     pub(crate) fn identity(&self) -> Vec<ValueId> {
-        let table = self.staged.iter().map(|table| table.base());
+        let table = self.table.iter().map(|table| table.words.base());
         self.planes.iter().map(|(_, first)| first.id).chain([self.words.base()]).chain(table).collect()
     }
 }
@@ -233,7 +264,7 @@ pub struct Unit {
     index: Ex<u32>,
     /// Words of the first plane's field, where they are not found by the index.
     first_field: Option<Path>,
-    staged: Option<Rc<Shared<u32>>>,
+    table: Option<Rc<Table>>,
 }
 
 impl Unit {
@@ -253,6 +284,11 @@ impl Unit {
                 for j in 0..bytes / 16 {
                     let four = self.sixteen_bytes(plane, j);
                     loaded.extend([four.x(), four.y(), four.z(), four.w()]);
+                }
+            } else if bytes.is_multiple_of(8) {
+                for j in 0..bytes / 8 {
+                    let two = self.eight_bytes(plane, j);
+                    loaded.extend([two.x(), two.y()]);
                 }
             } else {
                 for j in 0..bytes / 4 {
@@ -283,8 +319,12 @@ impl Unit {
     /// Word `i` of the format's table.
     #[track_caller]
     pub fn lookup(&self, i: Ex<u32>) -> Ex<u32> {
-        match &self.staged {
-            Some(table) => table.at(i).read(),
+        match &self.table {
+            Some(table) if table.copies == 1 => table.words.at(i).read(),
+            Some(table) => {
+                let own = bitand(local_id(), number(table.copies - 1));
+                table.words.at(add(mul(i, number(table.copies)), own)).read()
+            }
             None => self.word_in_memory(self.fields.len() - 1, i),
         }
     }
@@ -345,6 +385,12 @@ impl Unit {
     fn sixteen_bytes(&self, plane: usize, j: u32) -> Ex<Vec4<u32>> {
         let fours = self.words.view::<Vec4<u32>>();
         fours.at(add(self.start(plane, 16), number(j))).read()
+    }
+
+    #[track_caller]
+    fn eight_bytes(&self, plane: usize, j: u32) -> Ex<Vec2<u32>> {
+        let twos = self.words.view::<Vec2<u32>>();
+        twos.at(add(self.start(plane, 8), number(j))).read()
     }
 
     #[track_caller]

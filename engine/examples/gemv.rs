@@ -1,8 +1,9 @@
-//! Time of a gemv launch on a Vulkan device beside its floor: `gemv [FORMAT,..|all] [COLS,..] [LANESxROWSxAHEADxLOCAL,..]`.
+//! Time of a gemv launch on a Vulkan device beside its floor:
+//! `gemv [FORMAT,..|all] [COLS,..] [LANESxROWSxAHEADxLOCALxCOPIES,..|chosen] [float|f16|int8,..] [ROWSxCOLUMNSxEXPERTS,..]`.
 //!
 //! The floor is a bare dependent dispatch and the bytes of the file's blocks at the rate of a kernel that only reads;
 //! both are measured in the same run. Weights rotate over more than a cache holds, a barrier stands between launches.
-//! It checks no results: read it beside the conformance of the same variants.
+//! Before a tile is timed its result is held against the chosen tile's, whose own is conformance's business.
 
 use std::error::Error;
 use std::time::Instant;
@@ -11,8 +12,8 @@ use kiln_abi::{BufferId, BufferRange, Device as _, Kernel as _, LaunchArgs};
 use kiln_dsl::prelude::*;
 use kiln_kernels::{
     FormatRow, Registry, activations,
-    conformance::{Random, plain_step},
-    gemv::{Arm, Form, GemvOperands, GemvPush, Shape, Tile},
+    conformance::{Random, f32_bytes, plain_step, u32_bytes},
+    gemv::{Arm, Exact, Form, GemvOperands, GemvPush, Shape, Tile},
     scale::{Scale, ScaleArgs, ScalePush},
 };
 use kiln_runtime::{CacheDir, Gpu, RecordOptions, RuntimeOptions};
@@ -20,7 +21,7 @@ use kiln_runtime::{CacheDir, Gpu, RecordOptions, RuntimeOptions};
 /// More than any cache.
 const ROTATED_BYTES: u64 = 200 << 20;
 /// Rows, columns, experts used of a stack.
-const SHAPES: [(u32, u32, u32); 4] = [(4096, 4096, 1), (12288, 4096, 1), (4096, 12288, 1), (768, 2048, 8)];
+const SHAPES: &str = "4096x4096x1,12288x4096x1,4096x12288x1,768x2048x8";
 
 /// Push constants of `read_all`.
 #[derive(Clone, Copy, Push)]
@@ -48,16 +49,37 @@ fn read_all(#[len(p.groups * 256 * p.each)] x: &Buf<Vec4<u32>>, y: &BufMut<u32>,
 struct Bench {
     gpu: Gpu,
     random: Vec<u8>,
+    /// Random bytes without bit 6: in no format is a scale infinite or NaN then.
+    tame: Vec<u8>,
 }
 
 impl Bench {
     fn buffer(&self, bytes: u64) -> Result<BufferRange, Box<dyn Error>> {
+        self.repeated(bytes, &self.random)
+    }
+
+    fn repeated(&self, bytes: u64, data: &[u8]) -> Result<BufferRange, Box<dyn Error>> {
         let buffer = self.gpu.allocate(bytes, "bench")?;
-        for at in (0..bytes).step_by(self.random.len()) {
-            let n = (bytes - at).min(self.random.len() as u64) as usize;
-            self.gpu.write(buffer, at, &self.random[..n])?;
+        for at in (0..bytes).step_by(data.len()) {
+            let n = (bytes - at).min(data.len() as u64) as usize;
+            self.gpu.write(buffer, at, &data[..n])?;
         }
         Ok(BufferRange { buffer, offset_bytes: 0, bytes })
+    }
+
+    /// What one launch leaves in `range`.
+    fn result(
+        &self,
+        kernel: &kiln_abi::StagedKernel,
+        args: &LaunchArgs,
+        range: BufferRange,
+    ) -> Result<Vec<f32>, Box<dyn Error>> {
+        let mut recorder = self.gpu.recorder("result", RecordOptions::default())?;
+        recorder.launch(&self.gpu.prepare(kernel)?, args)?;
+        recorder.finish()?.run()?;
+        let mut bytes = vec![0; range.bytes as usize];
+        self.gpu.read(range.buffer, 0, &mut bytes)?;
+        Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
 
     fn filled(&self, bytes: &[u8]) -> Result<BufferRange, Box<dyn Error>> {
@@ -69,7 +91,7 @@ impl Bench {
     /// Microseconds of a launch in a row of them, the best of five runs.
     fn time(&self, kernel: &kiln_abi::StagedKernel, launches: &[LaunchArgs]) -> Result<f64, Box<dyn Error>> {
         let prepared = self.gpu.prepare(kernel)?;
-        let n = 1500usize.next_multiple_of(launches.len());
+        let n = 600usize.next_multiple_of(launches.len());
         let mut recorder = self.gpu.recorder("bench", RecordOptions::default())?;
         for i in 0..n {
             recorder.launch(&prepared, &launches[i % launches.len()])?;
@@ -94,13 +116,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let registry = Registry::builtin();
     let (formats, cols, tiles) = (list(0, "all"), list(1, "1,8"), list(2, "chosen"));
     let gpu = Gpu::open(&RuntimeOptions { cache: CacheDir::Off, ..Default::default() })?;
-    let bench = Bench { gpu: gpu.clone(), random: Random::new(1).bytes(16 << 20) };
+    let random = Random::new(1).bytes(16 << 20);
+    let tame = random.iter().map(|byte| byte & 0xbf).collect();
+    let bench = Bench { gpu: gpu.clone(), random, tame };
     let one = bench.filled(&plain_step(1))?;
     let (x, y) = (bench.buffer(4096)?, bench.buffer(4096)?);
     let p = ScalePush { rows: 1, n: 64, factor: 1.0 };
     let bare = Scale::new().bind(&ScaleArgs { x: x.into(), step: one.into(), y: y.into(), p });
     let dispatch = bench.time(&Scale::new().stage()?, &[bare])?;
-    let big = bench.buffer(640 << 20)?;
+    let big = bench.buffer(gpu.largest_buffer().min(640 << 20))?;
     let each = 64;
     let p = ReadPush { groups: (big.bytes / 16 / 256 / each) as u32, each: each as u32 };
     let read = ReadAll::new().bind(&ReadAllArgs { x: big.into(), y: y.into(), p });
@@ -112,69 +136,111 @@ fn main() -> Result<(), Box<dyn Error>> {
         gpu.caps().driver,
         rate / 1e3
     );
-    for format in registry.formats().filter(|f| formats[0] == "all" || formats.iter().any(|n| n == f.name)) {
-        for n in &cols {
-            let mut line = format!("{:8} x{n}", format.name);
-            for shape in SHAPES {
-                for tile in &tiles {
-                    line += &one_shape(&bench, format, n.parse()?, shape, tile, (dispatch, rate))?;
-                }
+    let classes = list(3, "f16");
+    let wanted = |f: &&FormatRow| formats[0] == "all" || formats.iter().any(|n| n == f.name);
+    for format in registry.formats().filter(wanted) {
+        for (n, class) in cols.iter().flat_map(|n| classes.iter().map(move |class| (n, class))) {
+            let exact = match class.as_str() {
+                "float" => Exact::Float,
+                "int8" => Exact::One,
+                _ => Exact::Two,
+            };
+            for shape in list(4, SHAPES) {
+                let [m, k, used] = shape.split('x').filter_map(|n| n.parse().ok()).collect::<Vec<u32>>()[..]
+                else {
+                    return Err(format!("{shape} is no shape; write 4096x4096x1").into());
+                };
+                let shape = (m, k, used);
+                let found = one_shape(&bench, format, (n.parse()?, exact), shape, &tiles, (dispatch, rate))?;
+                println!("{:8} x{n} {class} {found}", format.name);
             }
-            println!("{line}");
         }
     }
     Ok(())
 }
 
+/// One shape under each tile, the fastest first; nothing where the shape does not go with the columns.
 fn one_shape(
     bench: &Bench,
     format: &FormatRow,
-    n: u32,
+    (n, exact): (u32, Exact),
     (m, k, used): (u32, u32, u32),
-    tile: &str,
+    tiles: &[String],
     (dispatch, rate): (f64, f64),
 ) -> Result<String, Box<dyn Error>> {
-    if used > 1 && n > 1 {
-        return Ok(String::new());
-    }
     let experts = used > 1;
-    let shape = Shape { rows: n * used, m, k, experts, float: std::env::var_os("FLOAT").is_some() };
-    let choice = format.choose(shape, bench.gpu.caps());
-    let mut t = choice.tile;
-    if let [lanes, rows, ahead, local] =
-        tile.split('x').filter_map(|n| n.parse().ok()).collect::<Vec<u32>>()[..]
-    {
-        t = Tile { lanes, rows, ahead, local, ..t };
+    if experts && n > 1 {
+        return Ok(format!("{used} of {m}x{k}: not timed"));
     }
+    let shape = Shape { rows: n * used, m, k, experts, exact };
+    let choice = format.choose(shape, bench.gpu.caps());
     let units = used * m * (k / format.unit);
-    let device_bytes = (format.device_bytes)(u64::from(used * m) * u64::from(k));
-    let file_bytes = f64::from(used * m) * f64::from(k) / f64::from(format.geometry.elements())
-        * f64::from(format.geometry.bytes());
+    let elements = u64::from(used * m) * u64::from(k);
+    let device_bytes = (format.device_bytes)(elements);
+    let blocks = elements / u64::from(format.geometry.elements());
+    let floor = dispatch + blocks as f64 * f64::from(format.geometry.bytes()) / rate;
     let copies = ROTATED_BYTES.div_ceil(device_bytes).max(2);
     let weights = (0..copies).map(|_| bench.buffer(device_bytes)).collect::<Result<Vec<_>, _>>()?;
-    let x = bench.buffer(match choice.arm {
-        Arm::Float => 4 * u64::from(n) * u64::from(k),
-        Arm::Dot4 => activations::row_bytes(n.into(), k),
-    })?;
-    let y = bench.buffer(u64::from(4 * n * used * m))?;
+    let tame = bench.repeated(device_bytes, &bench.tame)?;
+    let row = Random::new(2).units((n * k) as usize);
+    let x: Vec<u8> = match choice.arm {
+        Arm::Float => f32_bytes(&row),
+        Arm::Dot4(planes) => {
+            let blocks = row.chunks_exact(k as usize).flat_map(|x| activations::quantize_row(planes, x).0);
+            u32_bytes(&blocks.collect::<Vec<_>>())
+        }
+    };
+    let (x, y) = (bench.filled(&x)?, bench.buffer(u64::from(4 * n * used * m))?);
     let ids: Vec<u8> = (0..n * used).flat_map(|i| (i % used).to_le_bytes()).collect();
-    let ids = bench.filled(&ids)?;
-    let step_n = bench.filled(&plain_step(n))?;
+    let (ids, step) = (bench.filled(&ids)?, bench.filled(&plain_step(n))?);
     let form = Form { experts, ..Form::default() };
-    let launch = match (choice.arm, format.gemv.dot4) {
-        (Arm::Dot4, Some(launch)) => launch,
-        _ => format.gemv.float,
-    };
     let p = GemvPush { rows: n * used, m, k, units, first: 0, stride: m, used, sharing: used };
-    let call = |w: &BufferRange| {
-        let o = GemvOperands { w: *w, v: None, x, step: step_n, ids: experts.then_some(ids), bias: None, y };
-        launch(o, p, t, form)
+    let call = |w: &BufferRange, tile: Tile| {
+        let o = GemvOperands { w: *w, v: None, x, step, ids: experts.then_some(ids), bias: None, y };
+        (format.gemv.launch(choice.arm))(o, p, tile, form)
     };
-    let calls: Vec<_> = weights.iter().map(call).collect();
-    let us = bench.time(&calls[0].stage()?, &calls.iter().map(|c| c.args.clone()).collect::<Vec<_>>())?;
-    for range in weights.iter().chain([&x, &y, &ids, &step_n]) {
+    let mut expected = Vec::new();
+    let mut found = Vec::new();
+    for tile in std::iter::once("chosen").chain(tiles.iter().map(String::as_str).filter(|t| *t != "chosen")) {
+        let mut t = choice.tile;
+        if let [lanes, rows, ahead, local, copies] =
+            tile.split('x').filter_map(|n| n.parse().ok()).collect::<Vec<u32>>()[..]
+        {
+            t = Tile { lanes, rows, ahead, local, copies, ..t };
+        }
+        let tamed = call(&tame, t);
+        let staged = match tamed.stage() {
+            Ok(staged) => staged,
+            Err(e) => {
+                found.push((f64::MAX, format!("{t:?}: {e}")));
+                continue;
+            }
+        };
+        let result = match bench.result(&staged, &tamed.args, y) {
+            Ok(result) => result,
+            Err(e) => {
+                found.push((f64::MAX, format!("{t:?}: {e}")));
+                continue;
+            }
+        };
+        if tile == "chosen" {
+            expected = result.clone();
+        }
+        let size = expected.iter().fold(0.0f32, |most, y| most.max(f32::abs(*y)));
+        let off = expected.iter().zip(&result).fold(0.0f32, |most, (a, b)| most.max(f32::abs(a - b)));
+        if size.is_nan() || size == 0.0 || off.is_nan() || off > 1e-4 * size {
+            found.push((f64::MAX, format!("{t:?}: WRONG by {off} of {size}")));
+            continue;
+        }
+        let calls: Vec<_> = weights.iter().map(|w| call(w, t).args).collect();
+        let us = bench.time(&staged, &calls)?;
+        let mark = if tile == "chosen" { "*" } else { "" };
+        found.push((us, format!("{mark}{t:?}: {us:.2} us {:.2} F", us / floor)));
+    }
+    for range in weights.iter().chain([&tame, &x, &y, &ids, &step]) {
         bench.gpu.free(range.buffer);
     }
-    let floor = dispatch + file_bytes / rate;
-    Ok(format!(" | {m}x{k} {t:?}: {us:.2} us, {:.2} F", us / floor))
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let found: Vec<String> = found.into_iter().map(|f| f.1).collect();
+    Ok(format!("{used} of {m}x{k}, F {floor:.2} us | {}", found.join(" | ")))
 }

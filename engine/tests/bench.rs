@@ -7,7 +7,7 @@ mod tiny;
 use kiln_abi::Device as _;
 use kiln_engine::bench::profile::{StepProfile, profile};
 use kiln_engine::bench::{self, BenchError, BenchOptions, Falsify, Format, GateError, Report};
-use kiln_engine::plan::{ContextWish, PlanError, PlanOptions};
+use kiln_engine::plan::{AccuracyClass, ContextWish, PlanError, PlanOptions};
 use kiln_engine::session::{Error, ModelFile};
 use kiln_engine::submit::{DeviceLoadError, DeviceModel};
 use kiln_kernels::{Registry, kv_type::KvType};
@@ -39,6 +39,7 @@ const OPTIONS: BenchOptions = BenchOptions {
     repeats: 2,
     kv_type: KvType::F16,
     run_ahead: 2,
+    class: AccuracyClass::F16,
     profile: false,
     falsify: None,
 };

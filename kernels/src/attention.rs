@@ -20,7 +20,7 @@ use kiln_dsl::prelude::*;
 
 use crate::{
     Variant,
-    activations::{self, BLOCK, FIELDS, put_four, put_len},
+    activations::{self, BLOCK, FIELDS, Planes, put_four, put_len},
     conformance::{Buffer, Case, Content, Expected, Random, f32_bytes, u32_bytes},
     fold::{fold_all, fold_all_len, most_of_all},
     gemv::SUBGROUP,
@@ -238,7 +238,7 @@ pub fn attention(
             let d = min(t, own - 1) * 4;
             let four = vec4(query[d], query[d + 1], query[d + 2], query[d + 3]);
             let at = select(t < own, h * own + t, fours);
-            put_four(four, at, r, fours, &packed, &shared, comptime!(subgroup));
+            put_four(four, at, r, fours, &packed, &shared, comptime!(Planes::Two), comptime!(subgroup));
         }
     }
 }
@@ -385,7 +385,7 @@ fn case(
         Leaves::Blocks => {
             let (k, Bounded { values, bounds }) = ((n_head * head_dim) as usize, exact);
             let bounds = activations::with_steps(&values, &bounds);
-            let bytes = activations::row_bytes(rows.into(), n_head * head_dim);
+            let bytes = activations::row_bytes(Planes::Two, rows.into(), n_head * head_dim);
             let content = Content::Blocks { k, values, bounds };
             (usize::try_from(bytes).unwrap_or(0), Expected { binding: 5, content })
         }

@@ -7,7 +7,8 @@ use kiln_dsl::prelude::PackedFormat;
 
 pub use crate::arms::{Activation, Form, GemvPush, Tile};
 use crate::{
-    Call, Format, Variant, activations,
+    Call, Format, Variant,
+    activations::{self, Planes},
     arms::{
         dot4::{GemvDot4, GemvDot4Args},
         float::{Gemv, GemvArgs},
@@ -43,7 +44,7 @@ pub enum Arm {
     /// Weights become f32, rows of x are f32.
     Float,
     /// Packed bytes times blocks of integers.
-    Dot4,
+    Dot4(Planes),
 }
 
 impl Arm {
@@ -51,7 +52,8 @@ impl Arm {
     pub const fn name(self) -> &'static str {
         match self {
             Arm::Float => "float",
-            Arm::Dot4 => "dot4",
+            Arm::Dot4(Planes::Two) => "dot4",
+            Arm::Dot4(Planes::One) => "dot4_int8",
         }
     }
 }
@@ -78,8 +80,19 @@ pub struct Shape {
     pub k: u32,
     /// Whether rows of y name experts.
     pub experts: bool,
-    /// Whether the float arm is asked for.
-    pub float: bool,
+    /// How exact x is.
+    pub exact: Exact,
+}
+
+/// How exact rows of x are where they meet W.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exact {
+    /// f32, and with that the float arm.
+    Float,
+    /// Two bytes an element where they are packed: the class f16.
+    Two,
+    /// One byte an element where they are packed: the class int8.
+    One,
 }
 
 /// Units of a row that make all lanes of a row worth their fold.
@@ -100,8 +113,11 @@ pub(crate) const SUBGROUP: u32 = 32;
 pub fn choose(unit: u32, packed: bool, shape: Shape, caps: &DeviceCaps) -> Choice {
     let has_dot = caps.capabilities.contains(&Capability::DotProductInput4x8BitPacked);
     let (arm, reason) = match (packed, has_dot) {
-        _ if shape.float => (Arm::Float, "float is asked for"),
-        (true, true) => (Arm::Dot4, "packed weights on a device with an integer dot product"),
+        _ if shape.exact == Exact::Float => (Arm::Float, "float is asked for"),
+        (true, true) if shape.exact == Exact::One => {
+            (Arm::Dot4(Planes::One), "packed weights, the class int8, a device with an integer dot product")
+        }
+        (true, true) => (Arm::Dot4(Planes::Two), "packed weights on a device with an integer dot product"),
         (true, false) => (Arm::Float, "the device has no integer dot product"),
         (false, _) => (Arm::Float, "the format has no packed lanes"),
     };
@@ -133,7 +149,7 @@ pub fn tiles() -> Vec<Tile> {
 
 const fn tile(lanes: u32, cols: u32, subgroup: Option<u32>) -> Tile {
     let local = if lanes > LOCAL { lanes } else { LOCAL };
-    Tile { lanes, rows: ROWS, cols, ahead: 1, local, subgroup }
+    Tile { lanes, rows: ROWS, cols, ahead: 1, local, copies: 1, subgroup }
 }
 
 /// Every form that a model uses.
@@ -153,10 +169,8 @@ pub fn forms() -> Vec<Form> {
 /// The arms of a format: how each is launched, and its variants.
 #[derive(Clone, Copy, Debug)]
 pub struct Arms {
-    /// A launch on the float arm.
-    pub float: Launch,
-    /// A launch on the dot4 arm, for packed formats.
-    pub dot4: Option<Launch>,
+    float: Launch,
+    packed: Option<[Launch; 2]>,
     cases: fn() -> Vec<Variant>,
 }
 
@@ -168,21 +182,37 @@ impl Arms {
     pub fn plain<F: Format>() -> Self {
         Arms {
             float: float::<F>,
-            dot4: None,
+            packed: None,
             cases: || variants::<F, _>(Arm::Float, float::<F>, Gemv::<F>::new),
         }
     }
 
     /// A format with packed lanes.
     pub fn packed<F: Format + PackedFormat>() -> Self {
-        let both = || {
-            [
-                variants::<F, _>(Arm::Float, float::<F>, Gemv::<F>::new),
-                variants::<F, _>(Arm::Dot4, dot4::<F>, GemvDot4::<F>::new),
-            ]
-            .concat()
+        let all = || {
+            let on = |planes, launch| {
+                variants::<F, _>(Arm::Dot4(planes), launch, move |t, form| {
+                    GemvDot4::<F>::new(planes, t, form)
+                })
+            };
+            let float = variants::<F, _>(Arm::Float, float::<F>, Gemv::<F>::new);
+            [float, on(Planes::One, one_plane::<F>), on(Planes::Two, two_planes::<F>)].concat()
         };
-        Arms { float: float::<F>, dot4: Some(dot4::<F>), cases: both }
+        Arms { float: float::<F>, packed: Some([one_plane::<F>, two_planes::<F>]), cases: all }
+    }
+
+    /// Whether it has packed lanes.
+    pub fn is_packed(&self) -> bool {
+        self.packed.is_some()
+    }
+
+    /// A launch on an arm; one that the format lacks is the float arm.
+    pub fn launch(&self, arm: Arm) -> Launch {
+        match (arm, self.packed) {
+            (Arm::Dot4(Planes::One), Some([one, _])) => one,
+            (Arm::Dot4(Planes::Two), Some([_, two])) => two,
+            _ => self.float,
+        }
     }
 
     /// Every variant.
@@ -197,14 +227,29 @@ fn float<F: Format>(o: GemvOperands, p: GemvPush, tile: Tile, form: Form) -> Cal
     Call::new(Gemv::<F>::new(tile, form), &GemvArgs { w: o.w.into(), v, x, step, ids, bias, y, p })
 }
 
-fn dot4<F: Format + PackedFormat>(o: GemvOperands, p: GemvPush, tile: Tile, form: Form) -> Call {
+fn one_plane<F: Format + PackedFormat>(o: GemvOperands, p: GemvPush, tile: Tile, form: Form) -> Call {
+    dot4::<F>(Planes::One, o, p, tile, form)
+}
+
+fn two_planes<F: Format + PackedFormat>(o: GemvOperands, p: GemvPush, tile: Tile, form: Form) -> Call {
+    dot4::<F>(Planes::Two, o, p, tile, form)
+}
+
+fn dot4<F: Format + PackedFormat>(
+    planes: Planes,
+    o: GemvOperands,
+    p: GemvPush,
+    tile: Tile,
+    form: Form,
+) -> Call {
     let (x, step, y) = (o.x.into(), o.step.into(), o.y.into());
     let (v, ids, bias) = (o.v.map(Into::into), o.ids.map(Into::into), o.bias.map(Into::into));
-    Call::new(GemvDot4::<F>::new(tile, form), &GemvDot4Args { w: o.w.into(), v, x, step, ids, bias, y, p })
+    let args = GemvDot4Args { w: o.w.into(), v, x, step, ids, bias, y, p };
+    Call::new(GemvDot4::<F>::new(planes, tile, form), &args)
 }
 
 /// The variants of one format on one arm: every tile in the plain form, every other form on one tile.
-fn variants<F: Format, K>(arm: Arm, launch: Launch, kernel: fn(Tile, Form) -> K) -> Vec<Variant>
+fn variants<F: Format, K>(arm: Arm, launch: Launch, kernel: impl Fn(Tile, Form) -> K) -> Vec<Variant>
 where
     K: Kernel + Send + Sync + 'static,
 {
@@ -262,8 +307,9 @@ fn case<F: Format>(arm: Arm, launch: Launch, (tile, form): (Tile, Form), n: u32,
     let mut x = random.units((rows / sharing * k) as usize);
     let x_bytes = match arm {
         Arm::Float => f32_bytes(&x),
-        Arm::Dot4 => {
-            let rows: Vec<_> = x.chunks_exact(k as usize).map(activations::quantize_row).collect();
+        Arm::Dot4(planes) => {
+            let quantized = |x| activations::quantize_row(planes, x);
+            let rows: Vec<_> = x.chunks_exact(k as usize).map(quantized).collect();
             x = rows.iter().flat_map(|r| r.1.clone()).collect();
             rows.iter().flat_map(|r| u32_bytes(&r.0)).collect()
         }
@@ -286,12 +332,12 @@ fn case<F: Format>(arm: Arm, launch: Launch, (tile, form): (Tile, Form), n: u32,
             // A lane's chain of fmas, two levels within it, the tree over the lanes.
             Arm::Float => per_lane * (F::UNIT / 4),
             // The sum of a lane's units; within one the conversion and the products of its groups.
-            Arm::Dot4 => per_lane + 8,
+            Arm::Dot4(_) => per_lane + 8,
         };
     let product = |(blocks, values): &(Vec<u8>, Vec<f32>)| {
         let offsets = match arm {
             Arm::Float => vec![0.0; values.len()],
-            Arm::Dot4 => offsets::<F>(blocks),
+            Arm::Dot4(_) => offsets::<F>(blocks),
         };
         reference::gemv(values, &offsets, &x, reference::Rows { m, k, sharing, ids: &ids }, roundings)
     };

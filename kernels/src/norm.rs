@@ -14,7 +14,7 @@ use kiln_dsl::prelude::*;
 
 use crate::{
     Variant,
-    activations::{self, BLOCK, FIELDS, put_four, put_len},
+    activations::{self, BLOCK, FIELDS, Planes, put_four, put_len},
     conformance::{Buffer, Case, Content, Expected, Random, f32_bytes, plain_step},
     fold::{fold_all, fold_all_len},
     gemv::SUBGROUP,
@@ -158,7 +158,7 @@ pub fn norm(
             }
         }
         if comptime!(form.blocks) {
-            put_four(four, at, r, fours, &q, &shared, comptime!(subgroup));
+            put_four(four, at, r, fours, &q, &shared, comptime!(Planes::Two), comptime!(subgroup));
         }
     }
 }
@@ -225,7 +225,7 @@ fn case((form, (local, each), subgroup): (NormForm, (u32, u32), Option<u32>), (r
         let bounds = activations::with_steps(&values, &bounds);
         let content = Content::Blocks { k: n as usize, values, bounds };
         expected.push(Expected { binding: buffers.len(), content });
-        let bytes = activations::row_bytes(rows.into(), n);
+        let bytes = activations::row_bytes(Planes::Two, rows.into(), n);
         buffers.push(Buffer::Output(usize::try_from(bytes).unwrap_or(0)));
     }
     Case {

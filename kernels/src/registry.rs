@@ -87,7 +87,7 @@ impl FormatRow {
 
     /// The arm and tile of its gemv for a shape on a device.
     pub fn choose(&self, shape: Shape, caps: &DeviceCaps) -> Choice {
-        gemv::choose(self.unit, self.gemv.dot4.is_some(), shape, caps)
+        gemv::choose(self.unit, self.gemv.is_packed(), shape, caps)
     }
 
     /// The shape of its gemm for `rows` rows of x, `m` of W and `k` columns on a device.

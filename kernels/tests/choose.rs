@@ -7,8 +7,10 @@ use kiln_abi::{
     spirv::{Capability, Scope},
 };
 use kiln_kernels::{
-    Registry, gemm,
-    gemv::{Arm, Shape, choose, tiles},
+    Registry,
+    activations::Planes,
+    gemm,
+    gemv::{Arm, Exact, Shape, choose, tiles},
 };
 
 const DOT: Capability = Capability::DotProductInput4x8BitPacked;
@@ -41,12 +43,13 @@ fn device(name: &str, subgroup_sizes: (u32, u32), dot: bool) -> DeviceCaps {
 }
 
 fn shape(rows: u32, k: u32) -> Shape {
-    Shape { rows, m: 4096, k, experts: false, float: false }
+    Shape { rows, m: 4096, k, experts: false, exact: Exact::Two }
 }
 
 #[test]
 fn every_device_and_shape_has_its_arm_and_tile() {
-    use Arm::{Dot4, Float};
+    use Arm::Float;
+    let (two, one) = (Arm::Dot4(Planes::Two), Arm::Dot4(Planes::One));
     let desktop = device("subgroups of 32", (32, 32), true);
     let wide = device("subgroups of 64 and 32", (32, 64), true);
     let wide_alone = device("subgroups of 64 alone", (64, 64), true);
@@ -55,25 +58,29 @@ fn every_device_and_shape_has_its_arm_and_tile() {
     let cpu = device("a CPU driver, subgroups of 8", (8, 8), true);
     let old = device("no dot product", (32, 32), false);
     let experts = Shape { experts: true, ..shape(4, 4096) };
-    let asked = Shape { float: true, ..shape(1, 4096) };
+    let coarse = Shape { exact: Exact::One, ..shape(1, 4096) };
+    let asked = Shape { exact: Exact::Float, ..shape(1, 4096) };
     // Elements of a unit, packed lanes, shape, device: arm, lanes, columns at once, subgroup of the fold.
     let table = [
-        (32, true, shape(1, 4096), &desktop, (Dot4, 128, 1, Some(32))),
-        (32, true, shape(8, 4096), &desktop, (Dot4, 128, 8, Some(32))),
-        (32, true, shape(1, 576), &desktop, (Dot4, 8, 1, Some(32))),
-        (32, true, shape(1, 2048), &desktop, (Dot4, 64, 1, Some(32))),
-        (32, true, shape(1, 1024), &desktop, (Dot4, 32, 1, Some(32))),
-        (32, true, shape(1, 992), &desktop, (Dot4, 8, 1, Some(32))),
-        (32, true, experts, &desktop, (Dot4, 128, 1, Some(32))),
+        (32, true, shape(1, 4096), &desktop, (two, 128, 1, Some(32))),
+        (32, true, shape(8, 4096), &desktop, (two, 128, 8, Some(32))),
+        (32, true, shape(1, 576), &desktop, (two, 8, 1, Some(32))),
+        (32, true, shape(1, 2048), &desktop, (two, 64, 1, Some(32))),
+        (32, true, shape(1, 1024), &desktop, (two, 32, 1, Some(32))),
+        (32, true, shape(1, 992), &desktop, (two, 8, 1, Some(32))),
+        (32, true, experts, &desktop, (two, 128, 1, Some(32))),
+        (32, true, coarse, &desktop, (one, 128, 1, Some(32))),
+        (32, false, coarse, &desktop, (Float, 128, 1, Some(32))),
+        (32, true, coarse, &old, (Float, 128, 1, Some(32))),
         (32, true, asked, &desktop, (Float, 128, 1, Some(32))),
         (32, false, shape(1, 4096), &desktop, (Float, 128, 1, Some(32))),
         (8, false, shape(1, 256), &desktop, (Float, 32, 1, Some(32))),
-        (32, true, shape(1, 4096), &wide, (Dot4, 128, 1, Some(32))),
-        (32, true, shape(1, 4096), &wide_alone, (Dot4, 128, 1, None)),
-        (32, true, shape(1, 4096), &phone, (Dot4, 128, 1, None)),
-        (32, true, shape(3, 576), &phone, (Dot4, 8, 8, None)),
+        (32, true, shape(1, 4096), &wide, (two, 128, 1, Some(32))),
+        (32, true, shape(1, 4096), &wide_alone, (two, 128, 1, None)),
+        (32, true, shape(1, 4096), &phone, (two, 128, 1, None)),
+        (32, true, shape(3, 576), &phone, (two, 8, 8, None)),
         (32, true, shape(1, 4096), &plain_phone, (Float, 128, 1, None)),
-        (32, true, shape(1, 576), &cpu, (Dot4, 8, 1, None)),
+        (32, true, shape(1, 576), &cpu, (two, 8, 1, None)),
         (32, false, shape(2, 576), &cpu, (Float, 8, 8, None)),
         (32, true, shape(1, 4096), &old, (Float, 128, 1, Some(32))),
     ];

@@ -2,7 +2,8 @@
 
 use kiln_abi::{BufferId, Device as _, DeviceError};
 use kiln_kernels::{
-    FormatRow, Registry, activations,
+    FormatRow, Registry,
+    activations::{self, Planes},
     conformance::{F32_ROUNDOFF, Random, gamma},
     gemv::{Arm, Shape},
     kv_store::PAGE,
@@ -160,7 +161,7 @@ impl Scene<'_> {
 
     /// A row of a buffer of blocks; NaNs where a word of it does not fit the others.
     fn unpacked(&self, index: usize, row: usize, width: usize) -> Result<Vec<f32>, DeviceError> {
-        let n_words = usize::try_from(activations::row_bytes(1, width as u32) / 4).unwrap_or(usize::MAX);
+        let n_words = usize::try_from(activations::row_bytes(Planes::Two, 1, width as u32) / 4).unwrap_or(usize::MAX);
         let words: Vec<u32> =
             self.read(index, row * n_words, n_words)?.into_iter().map(f32::to_bits).collect();
         Ok(activations::read_row(&words).unwrap_or_else(|_| vec![f32::NAN; width]))
@@ -290,11 +291,16 @@ impl Scene<'_> {
         let m = spec.shape[0];
         let format = self.format(weight)?;
         let rows = Rows { m: 1, k: x.len() as u32, sharing: 1, ids: &[0] };
-        let shape = Shape { rows: 1, m: m as u32, k: x.len() as u32, experts: false, float: false };
+        let shape =
+            Shape { rows: 1, m: m as u32, k: x.len() as u32, experts: false, exact: self.plan.class.exact() };
         let caps = &self.gpu.info().caps;
         let halves = format.choose_gemm([room, shape.m, shape.k], caps).is_ok();
-        let packed = !halves && format.choose(shape, caps).arm == Arm::Dot4;
-        let x = if packed && !in_blocks { &activations::quantize_row(x).1 } else { x };
+        let arm = if halves { Arm::Float } else { format.choose(shape, caps).arm };
+        let packed = arm != Arm::Float;
+        let x = match arm {
+            Arm::Dot4(planes) if !in_blocks => &activations::quantize_row(planes, x).1,
+            _ => x,
+        };
         // A multiply-add of matrices may cut its sums off, one product after the other.
         let roundings = if halves { 2 * x.len() } else { x.len().div_ceil(CHAINS) + CHAINS } as u32;
         let mut sums = Vec::new();

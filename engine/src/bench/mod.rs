@@ -19,7 +19,7 @@ pub use self::gate::{Falsify, GateError, Parity};
 pub use self::report::{Format, Report};
 pub use self::speed::Measured;
 use crate::forward::ForwardError;
-use crate::plan::{ContextWish, PlanOptions};
+use crate::plan::{AccuracyClass, ContextWish, PlanOptions};
 use crate::session::{Error, ModelFile};
 use crate::submit::DeviceModel;
 
@@ -38,6 +38,8 @@ pub struct BenchOptions {
     pub kv_type: KvType,
     /// Steps that run ahead of the id that the host has read, while ids are generated.
     pub run_ahead: usize,
+    /// How exact the arithmetic is.
+    pub class: AccuracyClass,
     /// Whether steps are taken apart afterward.
     pub profile: bool,
     /// Something to get wrong on purpose, to see the gate refuse it.
@@ -83,7 +85,8 @@ pub fn run(
     stage: Stage,
 ) -> Result<Report, BenchError> {
     let context = ContextWish::Exactly(options.n_ctx());
-    let plan_options = PlanOptions { kv_type: options.kv_type, ..PlanOptions::new(context) };
+    let plan_options =
+        PlanOptions { kv_type: options.kv_type, class: options.class, ..PlanOptions::new(context) };
     let (gguf, graph) = (&file.gguf, &file.model.graph);
     let uploading = |done, total| stage("uploading", done, total);
     let model = DeviceModel::load(gpu, gguf, graph, registry, plan_options, &uploading);

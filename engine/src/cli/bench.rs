@@ -69,13 +69,15 @@ pub(super) fn bench(context: &Context, args: &Args) -> Result<(), Failure> {
     }
     let file = ModelFile::open(&args.model, &context.registry)?;
     let gpu = args.placement.open(context)?;
+    let plan = args.placement.plan_options(&file);
     let options = BenchOptions {
         n_prompt: args.p,
         n_gen: args.n,
         depth: args.d,
         repeats: args.r,
-        kv_type: args.placement.plan_options(&file).kv_type,
+        kv_type: plan.kv_type,
         run_ahead: args.ahead,
+        class: plan.class,
         profile: args.profile,
         falsify: args.falsify,
     };

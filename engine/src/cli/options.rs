@@ -10,7 +10,7 @@ use kiln_runtime::{Gpu, RuntimeOptions};
 use super::progress::Bar;
 use super::{Context, Failure};
 use crate::forward::Backend;
-use crate::plan::{ContextWish, PlanOptions};
+use crate::plan::{AccuracyClass, ContextWish, PlanOptions};
 use crate::sample::{Penalties, SampleOptions};
 use crate::session::{Device, Error, ModelFile};
 use crate::submit::DeviceModel;
@@ -85,6 +85,14 @@ fn share(text: &str) -> Result<f32, String> {
     number(text, "a number of 0 to 1", |x| (0.0..=1.0).contains(&x))
 }
 
+fn class(text: &str) -> Result<AccuracyClass, String> {
+    match text {
+        "f16" => Ok(AccuracyClass::F16),
+        "int8" => Ok(AccuracyClass::Int8),
+        _ => Err("a class is f16 or int8".to_owned()),
+    }
+}
+
 fn kv_type(text: &str) -> Result<KvType, String> {
     KvType::named(text).ok_or_else(|| format!("expected {}", KvType::ALL.map(KvType::name).join(", ")))
 }
@@ -105,9 +113,9 @@ pub(super) struct Placement {
     /// Do without what the device has: f16, dot4, khr, cm2, or a capability by SPIR-V's name, separated by commas
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     without: Vec<Without>,
-    /// Accuracy class: f16 keeps activations in 16-bit floats or better
-    #[arg(long, value_name = "CLASS", default_value = "f16", value_parser = ["f16"])]
-    activations: String,
+    /// Accuracy class: f16 keeps activations in 16 bits or better, int8 in a byte where weights are packed
+    #[arg(long, value_name = "CLASS", default_value = "f16", value_parser = class)]
+    activations: AccuracyClass,
     /// How keys and values are kept on the device: f16, f32 or q8_0
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = kv_type)]
     kv_type: KvType,
@@ -216,7 +224,7 @@ impl Placement {
         let n_ctx = self.n_ctx(file);
         let exact = self.ctx.is_some();
         let context = if exact { ContextWish::Exactly(n_ctx) } else { ContextWish::AtMost(n_ctx) };
-        PlanOptions { kv_type: self.kv_type, ..PlanOptions::new(context) }
+        PlanOptions { kv_type: self.kv_type, class: self.activations, ..PlanOptions::new(context) }
     }
 
     /// Positions that a sequence may have.

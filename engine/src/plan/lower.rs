@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 
 use kiln_abi::{BufferId, BufferRange, DeviceCaps, Limits};
 use kiln_kernels::{
-    Call, FormatRow, Registry, activations,
+    Call, FormatRow, Registry,
+    activations::{self, Planes},
     add::{Add, AddArgs, AddPush},
     add_bias::{AddBias, AddBiasArgs, AddBiasPush},
     gather_rows::{GatherRows, GatherRowsArgs, GatherRowsPush},
     gemm::{self, GemmDecodedPush, GemmOperands},
-    gemv::{self, Arm, Form, GemvOperands, GemvPush, Shape},
+    gemv::{self, Arm, Exact, Form, GemvOperands, GemvPush, Shape},
     get_rows::{GetRowsOperands, GetRowsPush},
     glu::{Glu, GluArgs, GluPush},
     half_rows::{self, HalfRowsPush},
@@ -78,6 +79,7 @@ pub(super) fn lower(
         type_id,
         caps,
         fuse: !options.plain,
+        exact: if options.plain { Exact::Float } else { options.class.exact() },
         n_ctx,
         context,
         window,
@@ -147,6 +149,8 @@ struct Planner<'a> {
     caps: &'a DeviceCaps,
     /// Whether several words may be one launch.
     fuse: bool,
+    /// How exact rows of x are for packed weights.
+    exact: Exact,
     n_ctx: usize,
     context: Context,
     window: u32,
@@ -342,12 +346,13 @@ impl<'a> Planner<'a> {
                 step.launch_because(&spec.name, (format.gemm)(o, p, choice.shape), choice.reason);
                 continue;
             }
-            let shape = Shape { rows, m, k, experts: false, float: !self.fuse };
+            let shape = Shape { rows, m, k, experts: false, exact: self.exact };
             let choice = format.choose(shape, self.caps);
-            let (x, launch) = match (choice.arm, format.gemv.dot4) {
-                (Arm::Dot4, Some(launch)) => (self.blocks(step, operands, k, scratch)?, launch),
-                _ => (self.rows(operands)?, format.gemv.float),
+            let x = match choice.arm {
+                Arm::Dot4(planes) => self.blocks(planes, step, operands, k, scratch)?,
+                Arm::Float => self.rows(operands)?,
             };
+            let launch = format.gemv.launch(choice.arm);
             let units = m * (k / format.unit);
             let p = GemvPush { rows, m, k, units, first, stride, used: 1, sharing: 1 };
             let (w, y, bias) = (self.range(buffer), self.range(y), fused.map(|bias| self.range(bias)));
@@ -387,6 +392,7 @@ impl<'a> Planner<'a> {
     /// Rows of x in blocks of integers: made once for all products with the same value, if not by who made the value.
     fn blocks(
         &mut self,
+        planes: Planes,
         step: &mut Step,
         o: Operands,
         k: u32,
@@ -396,9 +402,9 @@ impl<'a> Planner<'a> {
             return Ok(self.range(blocks.buffer));
         }
         step.forget_packed(o.value, scratch);
-        let y = self.take_blocks(step, o.value, k, scratch);
+        let y = self.take_blocks(planes, step, o.value, k, scratch);
         let p = activations::QuantizeRowsPush { rows: o.rows, k, used: 1 };
-        let call = activations::call(self.rows(o)?, o.block, y, p, gemv::subgroup(self.caps));
+        let call = activations::call(self.rows(o)?, o.block, y, p, planes, gemv::subgroup(self.caps));
         step.launch("blocks", call);
         Ok(y)
     }
@@ -427,12 +433,13 @@ impl<'a> Planner<'a> {
     /// Room for a value in blocks.
     fn take_blocks(
         &mut self,
+        planes: Planes,
         step: &mut Step,
         value: Option<ValueId>,
         k: u32,
         scratch: &mut Scratch,
     ) -> BufferRange {
-        let width = usize::try_from(activations::row_bytes(1, k) / 4).unwrap_or(usize::MAX);
+        let width = usize::try_from(activations::row_bytes(planes, 1, k) / 4).unwrap_or(usize::MAX);
         let buffer = scratch.take(width, &mut self.buffers);
         step.packed.insert(value, Packed { buffer, width });
         self.range(buffer)

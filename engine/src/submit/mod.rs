@@ -84,8 +84,15 @@ impl DeviceModel {
         // The weights are there already.
         target.room.bytes += self.plan.bytes().0;
         let Context { n_slots, n_pages, kv_type, .. } = self.plan.context;
-        let options =
-            PlanOptions { context, n_slots, n_pages: Some(n_pages), kv_type, plain: true, keep_all: false };
+        let options = PlanOptions {
+            context,
+            n_slots,
+            n_pages: Some(n_pages),
+            kv_type,
+            class: self.plan.class,
+            plain: true,
+            keep_all: false,
+        };
         let plan = Plan::new(graph, &type_id, registry, &target, options)?;
         let place = |buffer: &PlannedBuffer| {
             let same = |known: &PlannedBuffer| known.holds == buffer.holds;

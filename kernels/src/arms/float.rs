@@ -12,7 +12,13 @@ use super::{Form, GemvPush, Tile, own_rows, row_start, store, tensor_words, tens
 use crate::step::n_rows;
 
 /// The kernel.
-#[kernel(local_size = t.local, subgroup = t.subgroup, grid = [p.m.div_ceil(t.workgroup_rows()), p.rows.div_ceil(t.cols)])]
+#[kernel(
+    local_size = t.local,
+    subgroup = t.subgroup,
+    invocations = t.local.max(256),
+    workgroup_bytes = t.workgroup_bytes::<F>(),
+    grid = [p.m.div_ceil(t.workgroup_rows()), p.rows.div_ceil(t.cols)],
+)]
 pub fn gemv<F: TensorFormat>(
     #[weight]
     #[len(tensor_words::<F>(p.units))]
@@ -50,7 +56,8 @@ pub fn gemv<F: TensorFormat>(
     let n_sums = comptime!(t.sums());
     let mut gate = [0.0; n_sums];
     let mut up = [0.0; n_sums];
-    let tensors = comptime!(tensors::<F>(w, v, p.units, form));
+    let tensors = comptime!(tensors::<F>(w, v, p.units, form, t));
+    comptime!(tensors[0].fill_table());
     for s in comptime!(form.stacks()) {
         let tensor = comptime!(&tensors[s as usize]);
         let mut acc = [splat::<Vec4<f32>>(0.0); n_sums];

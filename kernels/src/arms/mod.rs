@@ -13,6 +13,9 @@ use crate::fold::{fold_columns, halves};
 /// Sums that are folded at once in workgroup memory, at most: what a lane may end up with too.
 const TOGETHER: u32 = 8;
 
+/// Bytes of workgroup memory that every device has.
+const EVERYWHERE: u32 = 16384;
+
 /// The shape of a gemv's work: comptime.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tile {
@@ -26,14 +29,19 @@ pub struct Tile {
     pub ahead: u32,
     /// Invocations of a workgroup.
     pub local: u32,
+    /// Copies of a format's table in workgroup memory, a power of two.
+    pub copies: u32,
     /// The subgroup size that the fold may use shuffles for; none folds in workgroup memory.
     pub subgroup: Option<u32>,
 }
 
 impl fmt::Debug for Tile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tile { lanes, rows, cols, ahead, local, .. } = self;
+        let Tile { lanes, rows, cols, ahead, local, copies, .. } = self;
         write!(f, "{lanes}x{rows}x{cols}, ahead {ahead}, local {local}")?;
+        if *copies > 1 {
+            write!(f, ", copies {copies}")?;
+        }
         self.subgroup.map_or(Ok(()), |s| write!(f, ", subgroup {s}"))
     }
 }
@@ -62,6 +70,12 @@ impl Tile {
             Some(_) => self.local * self.parts(),
             None => self.local * self.together(),
         }
+    }
+
+    /// Bytes of workgroup memory that a device must have: those that every device has, or more for a table.
+    pub fn workgroup_bytes<F: TensorFormat>(&self) -> u32 {
+        let table = F::PLANES.last().map_or(0, |plane| if plane.units == 0 { plane.bytes } else { 0 });
+        (table * self.copies + 4 * self.shared()).max(EVERYWHERE)
     }
 
     /// Subgroups that share a row.
@@ -146,10 +160,16 @@ pub fn tensor_words<F: TensorFormat>(n_units: u32) -> u64 {
     plane_offsets(F::PLANES, u64::from(n_units)).1 / 4
 }
 
-/// W, and V where the form has it; a table is in workgroup memory once.
+/// W, and V where the form has it, with room for a table in workgroup memory that both use.
 #[track_caller]
-fn tensors<F: TensorFormat>(w: &Buf<u32>, v: &Buf<u32>, n_units: Ex<u32>, form: Form) -> Vec<Tensor> {
-    let w = Tensor::new::<F>(w, n_units).stage();
+fn tensors<F: TensorFormat>(
+    w: &Buf<u32>,
+    v: &Buf<u32>,
+    n_units: Ex<u32>,
+    form: Form,
+    t: Tile,
+) -> Vec<Tensor> {
+    let w = Tensor::new::<F>(w, n_units).with_table(t.copies);
     let v = form.glu.map(|_| Tensor::new::<F>(v, n_units).with_table_of(&w));
     std::iter::once(w).chain(v).collect()
 }

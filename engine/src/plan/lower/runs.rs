@@ -1,7 +1,8 @@
 //! Launches that serve several words at once.
 
 use kiln_kernels::{
-    Call, activations,
+    Call,
+    activations::{self, Planes},
     attention::{self, Leaves},
     gemv::{self, Arm, Form, GemvOperands, GemvPush, Shape},
     heads::{Heads, HeadsArgs, HeadsForm, HeadsPush},
@@ -78,7 +79,7 @@ impl Planner<'_> {
                     _ => Leaves::Rows,
                 };
                 let y = if leaves == Leaves::Blocks {
-                    self.take_blocks(step, Some(attention.output), index("a row", width)?, scratch)
+                    self.take_blocks(Planes::Two, step, Some(attention.output), index("a row", width)?, scratch)
                 } else {
                     let y = scratch.take(width, &mut self.buffers);
                     step.values.insert(attention.output, y);
@@ -97,7 +98,9 @@ impl Planner<'_> {
         for node in self.graph.nodes.iter().filter(|node| node.op.inputs().any(|x| x == value)) {
             match node.op {
                 Op::Linear { weight, .. } if value != self.graph.hidden => {
-                    let packed = !self.on_matrices(class, weight)? && self.arm(class, weight)? == Arm::Dot4;
+                    // Who makes a value makes blocks of two planes alone.
+                    let two = Arm::Dot4(Planes::Two);
+                    let packed = !self.on_matrices(class, weight)? && self.arm(class, weight)? == two;
                     (rows, blocks) = (rows || !packed, blocks || packed);
                 }
                 _ => rows = true,
@@ -117,7 +120,7 @@ impl Planner<'_> {
     fn arm(&self, class: StepClass, weight: TensorId) -> Result<Arm, PlanError> {
         let shape = &self.graph.tensors[weight.0].shape;
         let (m, k) = (index("a matrix's number of rows", shape[0])?, index("a row", shape[1])?);
-        let shape = Shape { rows: class.rows, m, k, experts: false, float: !self.fuse };
+        let shape = Shape { rows: class.rows, m, k, experts: false, exact: self.exact };
         Ok(self.format(weight)?.choose(shape, self.caps).arm)
     }
 
@@ -148,7 +151,7 @@ impl Planner<'_> {
         };
         let s = before.last().map(|sum| room(sum.output, self));
         let y = rows.then(|| room(last.output, self));
-        let q = blocks.then(|| self.take_blocks(step, Some(last.output), n, scratch));
+        let q = blocks.then(|| self.take_blocks(Planes::Two, step, Some(last.output), n, scratch));
         let (w, g) = (self.floats(gain), g.map(|g| self.floats(g)));
         let args = NormArgs {
             x: x.into(),
@@ -188,12 +191,13 @@ impl Planner<'_> {
         let spec = &self.graph.tensors[w.0];
         let (m, k) = (gate.m, index("a row", spec.shape[1])?);
         let rows = step.class.rows;
-        let choice = format.choose(Shape { rows, m, k, experts: false, float: false }, self.caps);
+        let choice = format.choose(Shape { rows, m, k, experts: false, exact: self.exact }, self.caps);
         let operands = self.operands(step, x);
-        let (x, launch) = match (choice.arm, format.gemv.dot4) {
-            (Arm::Dot4, Some(launch)) => (self.blocks(step, operands, k, scratch)?, launch),
-            _ => (self.rows(operands)?, format.gemv.float),
+        let x = match choice.arm {
+            Arm::Dot4(planes) => self.blocks(planes, step, operands, k, scratch)?,
+            Arm::Float => self.rows(operands)?,
         };
+        let launch = format.gemv.launch(choice.arm);
         let y = scratch.take(self.graph.widths[output.0], &mut self.buffers);
         step.values.insert(output, y);
         let glu = Some(match activation {
