@@ -5,108 +5,20 @@
 //! both are measured in the same run. Weights rotate over more than a cache holds, a barrier stands between launches.
 //! Before a tile is timed its result is held against the chosen tile's, whose own is conformance's business.
 
-use std::error::Error;
-use std::time::Instant;
+mod timing;
 
-use kiln_abi::{BufferId, BufferRange, Device as _, Kernel as _, LaunchArgs};
-use kiln_dsl::prelude::*;
+use std::error::Error;
+
+use kiln_abi::{BufferRange, Device as _};
 use kiln_kernels::{
     FormatRow, Registry, activations,
     conformance::{Random, f32_bytes, plain_step, u32_bytes},
     gemv::{Arm, Exact, Form, GemvOperands, GemvPush, Shape, Tile},
-    scale::{Scale, ScaleArgs, ScalePush},
 };
-use kiln_runtime::{CacheDir, Gpu, RecordOptions, RuntimeOptions};
+use timing::Bench;
 
-/// More than any cache.
-const ROTATED_BYTES: u64 = 200 << 20;
 /// Rows, columns, experts used of a stack.
 const SHAPES: &str = "4096x4096x1,12288x4096x1,4096x12288x1,768x2048x8";
-
-/// Push constants of `read_all`.
-#[derive(Clone, Copy, Push)]
-struct ReadPush {
-    groups: u32,
-    each: u32,
-}
-
-/// Reads every word; the sum is stored only if it is one in 2^32.
-#[kernel(local_size = 256, grid = p.groups)]
-fn read_all(#[len(p.groups * 256 * p.each)] x: &Buf<Vec4<u32>>, y: &BufMut<u32>, #[push] p: ReadPush) {
-    let mut sum = 0u32;
-    let first = workgroup_id_x() * 256 * p.each + local_id();
-    for i in (0..p.each).step_by(8) {
-        for j in comptime!(0..8u32) {
-            let v = x[first + (i + j) * 256];
-            sum ^= (v.x() ^ v.y()) ^ (v.z() ^ v.w());
-        }
-    }
-    if sum == 0x1234_5678 {
-        y[0] = sum;
-    }
-}
-
-struct Bench {
-    gpu: Gpu,
-    random: Vec<u8>,
-    /// Random bytes without bit 6: in no format is a scale infinite or NaN then.
-    tame: Vec<u8>,
-}
-
-impl Bench {
-    fn buffer(&self, bytes: u64) -> Result<BufferRange, Box<dyn Error>> {
-        self.repeated(bytes, &self.random)
-    }
-
-    fn repeated(&self, bytes: u64, data: &[u8]) -> Result<BufferRange, Box<dyn Error>> {
-        let buffer = self.gpu.allocate(bytes, "bench")?;
-        for at in (0..bytes).step_by(data.len()) {
-            let n = (bytes - at).min(data.len() as u64) as usize;
-            self.gpu.write(buffer, at, &data[..n])?;
-        }
-        Ok(BufferRange { buffer, offset_bytes: 0, bytes })
-    }
-
-    /// What one launch leaves in `range`.
-    fn result(
-        &self,
-        kernel: &kiln_abi::StagedKernel,
-        args: &LaunchArgs,
-        range: BufferRange,
-    ) -> Result<Vec<f32>, Box<dyn Error>> {
-        let mut recorder = self.gpu.recorder("result", RecordOptions::default())?;
-        recorder.launch(&self.gpu.prepare(kernel)?, args)?;
-        recorder.finish()?.run()?;
-        let mut bytes = vec![0; range.bytes as usize];
-        self.gpu.read(range.buffer, 0, &mut bytes)?;
-        Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
-    }
-
-    fn filled(&self, bytes: &[u8]) -> Result<BufferRange, Box<dyn Error>> {
-        let buffer: BufferId = self.gpu.allocate(bytes.len() as u64, "bench")?;
-        self.gpu.write(buffer, 0, bytes)?;
-        Ok(BufferRange { buffer, offset_bytes: 0, bytes: bytes.len() as u64 })
-    }
-
-    /// Microseconds of a launch in a row of them, the best of five runs.
-    fn time(&self, kernel: &kiln_abi::StagedKernel, launches: &[LaunchArgs]) -> Result<f64, Box<dyn Error>> {
-        let prepared = self.gpu.prepare(kernel)?;
-        let n = 600usize.next_multiple_of(launches.len());
-        let mut recorder = self.gpu.recorder("bench", RecordOptions::default())?;
-        for i in 0..n {
-            recorder.launch(&prepared, &launches[i % launches.len()])?;
-        }
-        let recorded = recorder.finish()?;
-        recorded.run()?;
-        let mut best = f64::MAX;
-        for _ in 0..5 {
-            let start = Instant::now();
-            recorded.run()?;
-            best = best.min(start.elapsed().as_secs_f64() * 1e6 / n as f64);
-        }
-        Ok(best)
-    }
-}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -115,27 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let registry = Registry::builtin();
     let (formats, cols, tiles) = (list(0, "all"), list(1, "1,8"), list(2, "chosen"));
-    let gpu = Gpu::open(&RuntimeOptions { cache: CacheDir::Off, ..Default::default() })?;
-    let random = Random::new(1).bytes(16 << 20);
-    let tame = random.iter().map(|byte| byte & 0xbf).collect();
-    let bench = Bench { gpu: gpu.clone(), random, tame };
-    let one = bench.filled(&plain_step(1))?;
-    let (x, y) = (bench.buffer(4096)?, bench.buffer(4096)?);
-    let p = ScalePush { rows: 1, n: 64, factor: 1.0 };
-    let bare = Scale::new().bind(&ScaleArgs { x: x.into(), step: one.into(), y: y.into(), p });
-    let dispatch = bench.time(&Scale::new().stage()?, &[bare])?;
-    let big = bench.buffer(gpu.largest_buffer().min(640 << 20))?;
-    let each = 64;
-    let p = ReadPush { groups: (big.bytes / 16 / 256 / each) as u32, each: each as u32 };
-    let read = ReadAll::new().bind(&ReadAllArgs { x: big.into(), y: y.into(), p });
-    let rate = big.bytes as f64 / bench.time(&ReadAll::new().stage()?, &[read])?;
-    gpu.free(big.buffer);
-    println!(
-        "{} ({}): dispatch {dispatch:.2} us, reads {:.0} GB/s",
-        gpu.caps().name,
-        gpu.caps().driver,
-        rate / 1e3
-    );
+    let bench = Bench::open()?;
     let classes = list(3, "f16");
     let wanted = |f: &&FormatRow| formats[0] == "all" || formats.iter().any(|n| n == f.name);
     for format in registry.formats().filter(wanted) {
@@ -151,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     return Err(format!("{shape} is no shape; write 4096x4096x1").into());
                 };
                 let shape = (m, k, used);
-                let found = one_shape(&bench, format, (n.parse()?, exact), shape, &tiles, (dispatch, rate))?;
+                let found = one_shape(&bench, format, (n.parse()?, exact), shape, &tiles)?;
                 println!("{:8} x{n} {class} {found}", format.name);
             }
         }
@@ -166,7 +58,6 @@ fn one_shape(
     (n, exact): (u32, Exact),
     (m, k, used): (u32, u32, u32),
     tiles: &[String],
-    (dispatch, rate): (f64, f64),
 ) -> Result<String, Box<dyn Error>> {
     let experts = used > 1;
     if experts && n > 1 {
@@ -178,9 +69,8 @@ fn one_shape(
     let elements = u64::from(used * m) * u64::from(k);
     let device_bytes = (format.device_bytes)(elements);
     let blocks = elements / u64::from(format.geometry.elements());
-    let floor = dispatch + blocks as f64 * f64::from(format.geometry.bytes()) / rate;
-    let copies = ROTATED_BYTES.div_ceil(device_bytes).max(2);
-    let weights = (0..copies).map(|_| bench.buffer(device_bytes)).collect::<Result<Vec<_>, _>>()?;
+    let floor = bench.floor(blocks * u64::from(format.geometry.bytes()));
+    let weights = bench.rotated(device_bytes)?;
     let tame = bench.repeated(device_bytes, &bench.tame)?;
     let row = Random::new(2).units((n * k) as usize);
     let x: Vec<u8> = match choice.arm {

@@ -66,8 +66,10 @@ pub fn gemv_dot4<F: PackedFormat>(
         per_row,
         lane,
     });
-    // Where a table is filled first, the first round's units are on their way meanwhile.
-    let early = comptime!(has_table::<F>().then(|| Round::new(&tensors[0], &rows, number(0), t)));
+    // Where a table is filled first, the first round's units are on their way meanwhile; with several columns it is
+    // the products that take long.
+    let early =
+        comptime!((t.cols == 1 && has_table::<F>()).then(|| Round::new(&tensors[0], &rows, number(0), t)));
     comptime!(tensors[0].fill_table());
     for s in comptime!(form.stacks()) {
         let sums = comptime!(if s == 0 { gate } else { up });

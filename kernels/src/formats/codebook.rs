@@ -28,16 +28,34 @@ pub fn pair_table(values: &[i8; 16]) -> Vec<u32> {
     (0..256).map(|byte| value(byte & 15) | value(byte >> 4) << 16).collect()
 }
 
-/// Signs from the seven bits that files keep: the eighth makes the number of minus signs even.
-#[device]
-pub fn all_signs(seven: u32) -> u32 {
-    seven | ((count_ones(seven) & 1) << 7)
+/// Where the bit of a word of signs on a device comes from: bit p of byte l is the sign of element 4p + l.
+///
+/// Files keep seven bits for eight signs; the places of the eighth hold the bits 28 to 31 of the file's word.
+pub const fn spread_seven(bit: usize) -> usize {
+    let (l, p) = (bit / 8, bit % 8);
+    if l == 3 && p % 2 == 1 { 28 + p / 2 } else { 7 * (p / 2) + 4 * (p % 2) + l }
 }
 
-/// Four bytes, none of them zero, negated where their bit of `signs` is set.
+/// The file's bits 28 to 31 of a word that [`spread_seven`] lays out.
 #[device]
-pub fn signed(bytes: u32, signs: u32) -> u32 {
-    // Bit j to bit 8j; then -b is !b + 1, which carries into no other byte.
-    let ones = (signs * 0x0020_4081) & 0x0101_0101;
+pub fn spare(word: u32) -> u32 {
+    let bits = word >> 25;
+    (bits & 1) | ((bits >> 1) & 2) | ((bits >> 2) & 4) | ((bits >> 3) & 8)
+}
+
+/// All signs of a word that [`spread_seven`] lays out: the eighth of each makes the number of minus signs even.
+#[device]
+pub fn all_signs(word: u32) -> u32 {
+    let own = word & 0x55ff_ffff;
+    let pairs = own ^ (own >> 1);
+    let sums = pairs ^ (pairs >> 16);
+    own | (((sums ^ (sums >> 8)) & 0x55) << 25)
+}
+
+/// The four bytes of elements `4 pack` on, none of them zero, negated where their bit of `signs` is set.
+#[device]
+pub fn signed(bytes: u32, signs: u32, pack: u32) -> u32 {
+    // -b is !b + 1, which carries into no other byte.
+    let ones = (signs >> pack) & 0x0101_0101;
     (bytes ^ (ones * 255)) + ones
 }

@@ -14,7 +14,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat, grids, half_bits,
-    iq1_s::{SHIFT, shifted, shifted_table},
+    iq1_s::{SHIFT, shifted_table},
     nibble_at, u16_at,
 };
 
@@ -110,4 +110,10 @@ impl PackedFormat for Iq1M {
         let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | ((qh & 7) << 8);
         shifted(u.lookup(index), pack & 1, (qh >> 3) & 1)
     }
+}
+
+/// Eight times the value, and the shift, plus nine: four of an entry's elements as bytes from 0 to 18.
+#[device]
+fn shifted(entry: u32, half: u32, minus: u32) -> u32 {
+    (((entry >> (half * 4)) & 0x0303_0303) << 3) | ((1 - minus) * 0x0202_0202)
 }

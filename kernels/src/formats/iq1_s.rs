@@ -58,7 +58,9 @@ impl Format for Iq1S {
     }
 
     fn offset(block: &[u8], i: usize) -> f32 {
-        -9.0 / 8.0 * f16_at(block, 0) * f32::from(2 * (u16_at(block, QH + 2 * (i / 32)) >> 12 & 7) + 1)
+        let qh = u16_at(block, QH + 2 * (i / 32));
+        let shift = if qh >> 15 == 0 { SHIFT } else { -SHIFT };
+        (shift - 1.0) * f16_at(block, 0) * f32::from(2 * (qh >> 12 & 7) + 1)
     }
 
     fn table() -> Vec<u32> {
@@ -88,14 +90,16 @@ impl PackedFormat for Iq1S {
     const OFFSET: bool = true;
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
-        let scale = half_bits(u.small(2)) * ((((u.small(1) >> 12) & 7) * 2 + 1) as f32) * 0.125;
-        (scale, -9.0 * scale)
+        let qh = u.small(1);
+        let scale = half_bits(u.small(2)) * ((((qh >> 12) & 7) * 2 + 1) as f32);
+        (scale, scale * select((qh >> 15) == 0, SHIFT - 1.0, -SHIFT - 1.0))
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
         let (l, qh) = (pack >> 1, u.small(1));
         let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | (((qh >> (l * 3)) & 7) << 8);
-        shifted(u.lookup(index), pack & 1, qh >> 15)
+        // A value, plus one: the shift is in the offset.
+        (u.lookup(index) >> ((pack & 1) * 4)) & 0x0303_0303
     }
 }
 
@@ -106,10 +110,4 @@ pub(super) fn shifted_table() -> Vec<u32> {
         values.iter().enumerate().fold(0, |w, (j, v)| w | ((*v + 1.0) as u32) << (8 * (j % 4) + 4 * (j / 4)))
     };
     (0..2048).map(word).collect()
-}
-
-/// Eight times the value, and the shift, plus nine: four of an entry's elements as bytes from 0 to 18.
-#[device]
-pub(super) fn shifted(entry: u32, half: u32, minus: u32) -> u32 {
-    (((entry >> (half * 4)) & 0x0303_0303) << 3) | ((1 - minus) * 0x0202_0202)
 }

@@ -17,7 +17,9 @@ use kiln_dsl::prelude::*;
 use super::{
     Arms, Format, HostFormat,
     codebook::{signed, write_signed},
-    f16_at, grids, half_bits, nibble_at,
+    f16_at, grids, half_bits,
+    layout::single,
+    nibble_at,
 };
 
 /// The format.
@@ -52,7 +54,8 @@ impl Format for Iq2S {
 
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
-            0 => Some(8 * if bit < 32 { QS } else { SIGNS - 4 } + 32 * unit + bit),
+            0 if bit < 32 => Some(8 * QS + 32 * unit + bit),
+            0 => Some(8 * SIGNS + 32 * unit + single(bit - 32)),
             1 => Some(8 * if bit < 8 { QH } else { SCALES - 1 } + 8 * unit + bit),
             2 => Some(bit),
             _ => None,
@@ -93,6 +96,6 @@ impl PackedFormat for Iq2S {
     fn lanes(u: &Unit, pack: u32) -> u32 {
         let (l, extra) = (pack >> 1, u.small(1));
         let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | (((extra >> (l * 2)) & 3) << 8);
-        signed(u.lookup(index * 2 + (pack & 1)), (u.word(0, 1) >> (pack * 4)) & 15)
+        signed(u.lookup(index * 2 + (pack & 1)), u.word(0, 1), pack)
     }
 }

@@ -15,7 +15,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{all_signs, even_signs, signed, write_signed},
+    codebook::{all_signs, even_signs, signed, spread_seven, write_signed},
     f16_at, grids, half_bits, nibble_at, u16_at,
 };
 
@@ -49,7 +49,17 @@ impl Format for Iq2Xs {
 
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
-            0 => Some(8 * QS + 64 * unit + bit),
+            // The low bits of four indexes, then their signs and high bits.
+            0 => {
+                let (entry, b) = match bit {
+                    0..32 => (bit / 8, bit % 8),
+                    _ => match spread_seven(bit - 32) {
+                        sign @ 0..28 => (sign / 7, 9 + sign % 7),
+                        spare => (spare - 28, 8),
+                    },
+                };
+                Some(8 * QS + 64 * unit + 16 * entry + b)
+            }
             1 => Some(8 * SCALES + 8 * unit + bit),
             2 => Some(bit),
             _ => None,
@@ -88,8 +98,8 @@ impl PackedFormat for Iq2Xs {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let entry = (u.word(0, pack >> 2) >> (((pack >> 1) & 1) * 16)) & 0xffff;
-        let signs = all_signs(entry >> 9);
-        signed(u.lookup((entry & 0x1ff) * 2 + (pack & 1)), (signs >> ((pack & 1) * 4)) & 15)
+        let (l, high) = (pack >> 1, u.word(0, 1));
+        let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | ((high >> (l * 2 + 17)) & 0x100);
+        signed(u.lookup(index * 2 + (pack & 1)), all_signs(high), pack)
     }
 }

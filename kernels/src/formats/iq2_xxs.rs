@@ -14,7 +14,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{all_signs, even_signs, signed, write_signed},
+    codebook::{all_signs, even_signs, signed, spare, spread_seven, write_signed},
     f16_at, grids, half_bits, u32_at,
 };
 
@@ -49,7 +49,8 @@ impl Format for Iq2Xxs {
 
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
-            0 => Some(8 * GROUPS + 64 * unit + bit),
+            0 if bit < 32 => Some(8 * GROUPS + 64 * unit + bit),
+            0 => Some(8 * GROUPS + 64 * unit + 32 + spread_seven(bit - 32)),
             1 => Some(bit),
             _ => None,
         }
@@ -82,13 +83,11 @@ impl PackedFormat for Iq2Xxs {
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
         let d = half_bits(u.small(1));
-        (d * (0.5 + ((u.word(0, 1) >> 28) as f32)) * 0.25, 0.0)
+        (d * (0.5 + (spare(u.word(0, 1)) as f32)) * 0.25, 0.0)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let l = pack >> 1;
-        let index = (u.word(0, 0) >> (l * 8)) & 0xff;
-        let signs = all_signs((u.word(0, 1) >> (l * 7)) & 0x7f);
-        signed(u.lookup(index * 2 + (pack & 1)), (signs >> ((pack & 1) * 4)) & 15)
+        let index = (u.word(0, 0) >> ((pack >> 1) * 8)) & 0xff;
+        signed(u.lookup(index * 2 + (pack & 1)), all_signs(u.word(0, 1)), pack)
     }
 }

@@ -17,7 +17,9 @@ use kiln_dsl::prelude::*;
 use super::{
     Arms, Format, HostFormat,
     codebook::{signed, write_signed},
-    f16_at, grids, half_bits, nibble_at,
+    f16_at, grids, half_bits,
+    layout::single,
+    nibble_at,
 };
 
 /// The format.
@@ -56,7 +58,7 @@ impl Format for Iq3S {
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => Some(8 * QS + 64 * unit + bit),
-            1 => Some(8 * SIGNS + 32 * unit + bit),
+            1 => Some(8 * SIGNS + 32 * unit + single(bit)),
             2 => match bit {
                 0..8 => Some(8 * QH + 8 * unit + bit),
                 8..12 => Some(8 * SCALES + 4 * unit + bit - 8),
@@ -99,8 +101,8 @@ impl PackedFormat for Iq3S {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let high = (u.small(2) >> pack) & 1;
-        let index = ((u.word(0, pack >> 2) >> ((pack & 3) * 8)) & 0xff) | (high << 8);
-        signed(u.lookup(index), (u.word(1, 0) >> (pack * 4)) & 15)
+        let high = (u.small(2) << (8 - pack)) & 0x100;
+        let index = ((u.word(0, pack >> 2) >> ((pack & 3) * 8)) & 0xff) | high;
+        signed(u.lookup(index), u.word(1, 0), pack)
     }
 }

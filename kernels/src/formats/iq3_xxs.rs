@@ -15,7 +15,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{all_signs, even_signs, signed, write_signed},
+    codebook::{all_signs, even_signs, signed, spare, spread_seven, write_signed},
     f16_at, grids, half_bits, u32_at,
 };
 
@@ -51,7 +51,7 @@ impl Format for Iq3Xxs {
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => Some(8 * QS + 64 * unit + bit),
-            1 => Some(8 * SIGNS + 32 * unit + bit),
+            1 => Some(8 * SIGNS + 32 * unit + spread_seven(bit)),
             2 => Some(bit),
             _ => None,
         }
@@ -84,12 +84,11 @@ impl PackedFormat for Iq3Xxs {
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
         let d = half_bits(u.small(2));
-        (d * (0.5 + ((u.word(1, 0) >> 28) as f32)) * 0.5, 0.0)
+        (d * (0.5 + (spare(u.word(1, 0)) as f32)) * 0.5, 0.0)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
         let index = (u.word(0, pack >> 2) >> ((pack & 3) * 8)) & 0xff;
-        let signs = all_signs((u.word(1, 0) >> ((pack >> 1) * 7)) & 0x7f);
-        signed(u.lookup(index), (signs >> ((pack & 1) * 4)) & 15)
+        signed(u.lookup(index), all_signs(u.word(1, 0)), pack)
     }
 }

@@ -90,21 +90,28 @@ impl PackedFormat for Tq1_0 {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        // Units 0 to 4 take a digit of the first 32 bytes each, the others two digits or four of what follows.
+        // Units 0 to 4 take a digit of the first 32 bytes each, unit 5 and 6 two of the next 16, unit 7 their last and
+        // the four of the last 4 bytes.
         let unit = u.in_block::<Tq1_0>();
-        let late = (unit - 5) * 2 + (pack >> 2);
-        let last = late == 5;
-        let word = select(unit < 5, pack, select(last, 12, 8 + (pack & 3)));
-        let n = select(unit < 5, unit, select(last, pack & 3, late));
-        let power = select(n == 4, 81, (0x1b09_0301 >> ((n & 3) * 8)) & 0xff);
+        let (first, last) = (unit < 5, unit == 7);
+        let (j, late) = (pack & 3, unit * 2 - 10 + (pack >> 2));
+        let end = last && pack > 3;
+        let word = select(first, pack, select(end, 12, 8 + j));
+        let power = select(end, power_of_three(j), power_of_three(select(first, unit, late)));
         let bytes = u.word(0, word);
-        digits(bytes, power) | (digits(bytes >> 8, power) << 8)
+        // The second and fourth digit are where they belong already.
+        ((digits(bytes, power) >> 8) & 0x0003_0003) | (digits(bytes >> 8, power) & 0x0300_0300)
     }
 }
 
-/// The next base-three digit of the bytes 0 and 2, after a multiplication by `power`.
+/// Three to the power of `n`, which is below 5.
+#[device]
+fn power_of_three(n: u32) -> u32 {
+    select(n == 4, 81, (0x1b09_0301 >> ((n & 3) * 8)) & 0xff)
+}
+
+/// The next base-three digits of the bytes 0 and 2, after a multiplication by `power`: in bits 8 and 9, 24 and 25.
 #[device]
 fn digits(bytes: u32, power: u32) -> u32 {
-    let fraction = ((bytes & 0x00ff_00ff) * power) & 0x00ff_00ff;
-    ((fraction * 3) >> 8) & 0x0003_0003
+    (((bytes & 0x00ff_00ff) * power) & 0x00ff_00ff) * 3
 }

