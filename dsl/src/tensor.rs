@@ -267,14 +267,27 @@ pub struct Unit {
     table: Option<Rc<Table>>,
 }
 
+/// Words of a field that are loaded with its unit: none of a table, none of a wide field that several units share.
+const fn words_at_once(plane: Plane) -> usize {
+    match plane.bytes {
+        _ if plane.units == 0 || plane.units > 1 && plane.bytes > 4 => 0,
+        ..4 => 1,
+        bytes => bytes as usize / 4,
+    }
+}
+
+/// Words that [`Unit::load`] brings of a unit with these planes.
+pub fn loaded_words(planes: &[Plane]) -> usize {
+    planes.iter().map(|plane| words_at_once(*plane)).sum()
+}
+
 impl Unit {
     /// Loads every field now, 16 bytes at a time where they are that wide; words with a known index come from there.
     #[track_caller]
     pub fn load(mut self) -> Self {
         for plane in 0..self.fields.len() {
-            let field = &self.fields[plane].plane;
-            let (bytes, units) = (field.bytes, field.units);
-            if units == 0 || units > 1 && bytes > 4 {
+            let bytes = self.fields[plane].plane.bytes;
+            if words_at_once(self.fields[plane].plane) == 0 {
                 continue;
             }
             let mut loaded = Vec::new();
@@ -296,6 +309,20 @@ impl Unit {
                 }
             }
             self.fields[plane].loaded = loaded;
+        }
+        self
+    }
+
+    /// What [`Unit::load`] has brought: as many words as [`loaded_words`] says.
+    pub fn loaded(&self) -> Vec<Ex<u32>> {
+        self.fields.iter().flat_map(|field| field.loaded.iter().copied()).collect()
+    }
+
+    /// The same with words that [`Unit::load`] brought earlier.
+    pub fn with_loaded(mut self, words: impl IntoIterator<Item = Ex<u32>>) -> Self {
+        let mut words = words.into_iter();
+        for field in &mut self.fields {
+            field.loaded = words.by_ref().take(words_at_once(field.plane)).collect();
         }
         self
     }

@@ -2,7 +2,7 @@
 //!
 //! The file's order; a plane per field, 16 bytes a lane; fragments of 16 rows by 32 columns, as a matrix unit takes
 //! them. The products are the same: x as blocks of one plane, an integer dot product, a subgroup of 32 for four rows
-//! (a fragment: sixteen). Each result is held against plain Rust before it is timed, beside the floor of `gemv`.
+//! (of fragments a workgroup of eight for sixteen). Each result is held against plain Rust before it is timed, beside the floor of `gemv`.
 
 mod timing;
 
@@ -21,9 +21,6 @@ use timing::Bench;
 const SHAPES: &str = "4096x4096,12288x4096";
 /// Rows that the weights repeat.
 const ROWS: usize = 16;
-/// Subgroups of a workgroup.
-const SUBGROUPS: u32 = 2;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Layout {
     File,
@@ -40,18 +37,18 @@ struct How {
 }
 
 impl How {
-    /// Rows of W that a lane works on, and those that a subgroup does.
-    const fn rows(&self) -> (u32, u32) {
+    /// Rows of W that a lane works on, those that its workgroup does, and the subgroups of that.
+    const fn rows(&self) -> (u32, u32, u32) {
         match self.layout {
-            Layout::Fragments => (1, 16),
-            _ => (4, 4),
+            Layout::Fragments => (1, 16, 8),
+            _ => (4, 8, 2),
         }
     }
 
     /// Lanes that share a row, and units of it that each has in flight.
     const fn steps(&self) -> (u32, u32) {
         match self.layout {
-            Layout::Fragments => (2, 4),
+            Layout::Fragments => (16, 4),
             _ => (32, 1),
         }
     }
@@ -70,7 +67,7 @@ struct ProductPush {
 }
 
 /// y\[c, i\] = Σ W\[i, j\] x\[c, j\].
-#[kernel(local_size = SUBGROUPS * 32, subgroup = 32, grid = p.m / (SUBGROUPS * how.rows().1))]
+#[kernel(local_size = how.rows().2 * 32, subgroup = 32, grid = p.m / how.rows().1)]
 fn product(
     #[len(how.bytes(p.m * p.units) / 4)] w: &Buf<u32>,
     #[len(how.cols * 3 * p.units)] x: &Buf<Vec4<u32>>,
@@ -80,9 +77,12 @@ fn product(
 ) {
     let (own, all, cols) = comptime!((how.rows().0, how.rows().1, how.cols));
     let fragments = comptime!(how.layout == Layout::Fragments);
-    let first_row = (workgroup_id_x() * SUBGROUPS + subgroup_id()) * all;
-    let (row, slice) =
-        if comptime!(fragments) { (first_row + (lane() & 15), lane() >> 4) } else { (first_row, lane()) };
+    let first_row = workgroup_id_x() * all;
+    let (row, slice) = if comptime!(fragments) {
+        (first_row + (lane() & 15), subgroup_id() * 2 + (lane() >> 4))
+    } else {
+        (first_row + subgroup_id() * own, lane())
+    };
     let n_sums = comptime!(own * cols);
     let mut sums = [0.0; n_sums];
     // A lane of a fragment has four units in flight, as one of four rows has.
@@ -105,17 +105,26 @@ fn product(
             }
         }
     }
-    for c in comptime!(0..cols) {
-        for a in comptime!(0..own) {
-            let j = comptime!(c * own + a);
-            let part = sums[j];
-            if comptime!(fragments) {
-                let total = part + subgroup::shuffle_xor(part, 16);
-                if slice == 0 {
-                    y[c * p.m + row] = total;
-                }
-            } else {
-                let total = subgroup::add(part);
+    if comptime!(fragments) {
+        let parts = Shared::<f32>::new(comptime!(cols * 128));
+        for c in comptime!(0..cols) {
+            let part = sums[c];
+            let pair = part + subgroup::shuffle_xor(part, 16);
+            parts[c * 128 + subgroup_id() * 16 + (lane() & 15)] = pair;
+        }
+        barrier();
+        if local_id() < 16 * cols {
+            let (c, r) = (local_id() >> 4, local_id() & 15);
+            let mut total = 0.0;
+            for s in comptime!(0..8u32) {
+                total += parts[c * 128 + s * 16 + r];
+            }
+            y[c * p.m + first_row + r] = total;
+        }
+    } else {
+        for c in comptime!(0..cols) {
+            for a in comptime!(0..own) {
+                let total = subgroup::add(sums[c * own + a]);
                 if slice == 0 {
                     y[c * p.m + row + a] = total;
                 }

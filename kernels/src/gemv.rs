@@ -97,22 +97,45 @@ pub enum Exact {
 
 /// Units of a row that make all lanes of a row worth their fold.
 const LANES: [u32; 4] = [128, 64, 32, 8];
-/// Rows of W per lane group where W has enough of them to fill a device.
+/// Rows of W per lane group: their blocks of x are read once.
 const ROWS: u32 = 4;
+/// The same for a single row of x of one plane, which is read faster than more rows of W take to fold.
+const ROWS_OF_BYTES: u32 = 2;
 /// Rows of x at once, where there is more than one.
 const COLS: u32 = 8;
 /// Invocations of a workgroup, at least.
 const LOCAL: u32 = 64;
+/// The same where each workgroup fills a table first, or has few rows for a lane group.
+const WIDE: u32 = 256;
 /// The subgroup size that shuffles are used for.
 pub(crate) const SUBGROUP: u32 = 32;
 
-/// The choice for a format of `unit` elements a unit, packed or not.
+/// What a choice depends on of a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traits {
+    /// Elements of a unit.
+    pub unit: u32,
+    /// Whether it has packed lanes.
+    pub packed: bool,
+    /// Whether it has a table.
+    pub table: bool,
+}
+
+impl Traits {
+    /// Those of a format.
+    pub fn of<F: Format>() -> Self {
+        let table = F::PLANES.last().is_some_and(|plane| plane.units == 0);
+        Traits { unit: F::UNIT, packed: F::arms().is_packed(), table }
+    }
+}
+
+/// The choice for a format.
 ///
 /// A row's result depends on the arm and the lanes, and these on the format and k alone: what shares its step does not
 /// change it.
-pub fn choose(unit: u32, packed: bool, shape: Shape, caps: &DeviceCaps) -> Choice {
+pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
     let has_dot = caps.capabilities.contains(&Capability::DotProductInput4x8BitPacked);
-    let (arm, reason) = match (packed, has_dot) {
+    let (arm, reason) = match (format.packed, has_dot) {
         _ if shape.exact == Exact::Float => (Arm::Float, "float is asked for"),
         (true, true) if shape.exact == Exact::One => {
             (Arm::Dot4(Planes::One), "packed weights, the class int8, a device with an integer dot product")
@@ -121,14 +144,16 @@ pub fn choose(unit: u32, packed: bool, shape: Shape, caps: &DeviceCaps) -> Choic
         (true, false) => (Arm::Float, "the device has no integer dot product"),
         (false, _) => (Arm::Float, "the format has no packed lanes"),
     };
-    let per_row = shape.k / unit;
+    let per_row = shape.k / format.unit;
     let lanes = LANES.into_iter().find(|lanes| per_row >= *lanes).unwrap_or(LANES[3]);
     let subgroup = subgroup(caps);
     let cols = if shape.rows == 1 || shape.experts { 1 } else { COLS };
-    let tile = tile(lanes, cols, subgroup);
+    let tile = tile(format.table, arm, (lanes, cols), subgroup);
     let fold = subgroup.map_or("workgroup memory", |_| "shuffles");
+    let Tile { rows, local, .. } = tile;
     let reason = format!(
-        "{reason}; {per_row} units a row for {lanes} lanes; {cols} rows of x at once; folds by {fold}"
+        "{reason}; {per_row} units a row for {lanes} lanes of {local}, {rows} rows each; {cols} rows of x at once; \
+         folds by {fold}"
     );
     Choice { arm, tile, reason }
 }
@@ -139,17 +164,21 @@ pub fn subgroup(caps: &DeviceCaps) -> Option<u32> {
     (low <= SUBGROUP && SUBGROUP <= high).then_some(SUBGROUP)
 }
 
-/// Every tile that [`choose`] can give.
-pub fn tiles() -> Vec<Tile> {
+/// Every tile that [`choose`] can give a format on an arm.
+pub fn tiles(table: bool, arm: Arm) -> Vec<Tile> {
     let subgroups = [None, Some(SUBGROUP)];
     let cols = [1, COLS];
     let shapes = LANES.into_iter().flat_map(|lanes| cols.map(|cols| (lanes, cols)));
-    shapes.flat_map(|(lanes, cols)| subgroups.map(|s| tile(lanes, cols, s))).collect()
+    shapes.flat_map(|shape| subgroups.map(|s| tile(table, arm, shape, s))).collect()
 }
 
-const fn tile(lanes: u32, cols: u32, subgroup: Option<u32>) -> Tile {
-    let local = if lanes > LOCAL { lanes } else { LOCAL };
-    Tile { lanes, rows: ROWS, cols, ahead: 1, local, copies: 1, subgroup }
+fn tile(table: bool, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u32>) -> Tile {
+    let (rows, local) = match arm {
+        Arm::Dot4(Planes::One) if cols == 1 && !table => (ROWS_OF_BYTES, WIDE),
+        _ if table => (ROWS, WIDE),
+        _ => (ROWS, LOCAL.max(lanes)),
+    };
+    Tile { lanes, rows, cols, ahead: 0, local, copies: 1, subgroup }
 }
 
 /// Every form that a model uses.
@@ -253,7 +282,7 @@ fn variants<F: Format, K>(arm: Arm, launch: Launch, kernel: impl Fn(Tile, Form) 
 where
     K: Kernel + Send + Sync + 'static,
 {
-    let (tiles, forms) = (tiles(), forms());
+    let (tiles, forms) = (tiles(Traits::of::<F>().table, arm), forms());
     let plain = tiles.iter().map(|&tile| (tile, Form::default()));
     let others = forms[1..].iter().flat_map(|&form| {
         let suits = move |t: &&Tile| t.subgroup.is_none() && (!form.experts || t.cols == 1);

@@ -13,7 +13,7 @@ use crate::{
     },
     gather_rows,
     gemm::{self, decoded},
-    gemv::{self, Arms, Choice, Shape},
+    gemv::{self, Arms, Choice, Shape, Traits},
     get_rows::{self, GetRowsOperands, GetRowsPush},
     glu, half_rows, heads, kv_store, norm,
     repack::{self, Repack},
@@ -35,6 +35,8 @@ pub struct FormatRow {
     pub row_multiple: u32,
     /// Elements of a unit.
     pub unit: u32,
+    /// What the arm and tile of its gemv depend on.
+    pub traits: Traits,
     /// The arms of its `gemv`.
     pub gemv: Arms,
     /// A launch of its `gemm`.
@@ -72,6 +74,7 @@ impl FormatRow {
             .concat(),
             row_multiple: F::BLK.max(F::UNIT),
             unit: F::UNIT,
+            traits: Traits::of::<F>(),
             gemv: arms,
             gemm: decoded::call::<F>,
             table_bytes: gemm::table_bytes(F::PLANES),
@@ -87,7 +90,7 @@ impl FormatRow {
 
     /// The arm and tile of its gemv for a shape on a device.
     pub fn choose(&self, shape: Shape, caps: &DeviceCaps) -> Choice {
-        gemv::choose(self.unit, self.gemv.is_packed(), shape, caps)
+        gemv::choose(self.traits, shape, caps)
     }
 
     /// The shape of its gemm for `rows` rows of x, `m` of W and `k` columns on a device.

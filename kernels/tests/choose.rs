@@ -10,7 +10,7 @@ use kiln_kernels::{
     Registry,
     activations::Planes,
     gemm,
-    gemv::{Arm, Exact, Shape, choose, tiles},
+    gemv::{Arm, Exact, Shape, Traits, choose, tiles},
 };
 
 const DOT: Capability = Capability::DotProductInput4x8BitPacked;
@@ -85,12 +85,27 @@ fn every_device_and_shape_has_its_arm_and_tile() {
         (32, true, shape(1, 4096), &old, (Float, 128, 1, Some(32))),
     ];
     for (unit, packed, shape, caps, expected) in table {
-        let choice = choose(unit, packed, shape, caps);
+        let choice = choose(Traits { unit, packed, table: false }, shape, caps);
         let tile = choice.tile;
         let found = (choice.arm, tile.lanes, tile.cols, tile.subgroup);
         assert_eq!(found, expected, "{}, {shape:?}: {}", caps.name, choice.reason);
         assert!(!choice.reason.is_empty());
     }
+}
+
+/// As bench/records/2026-11-29-h200-gemv-tiles.json measured it.
+#[test]
+fn tables_and_single_rows_of_bytes_take_wide_workgroups() {
+    let caps = device("any", (32, 32), true);
+    let of = |table, exact, rows| {
+        let shape = Shape { exact, ..shape(rows, 4096) };
+        let tile = choose(Traits { unit: 32, packed: true, table }, shape, &caps).tile;
+        (tile.rows, tile.local)
+    };
+    assert_eq!(of(false, Exact::Two, 1), (4, 128));
+    assert_eq!(of(true, Exact::Two, 1), (4, 256));
+    assert_eq!(of(false, Exact::One, 1), (2, 256));
+    assert_eq!(of(false, Exact::One, 8), (4, 128));
 }
 
 /// What is chosen is among the variants that conformance runs, and runs on the device.
@@ -103,7 +118,8 @@ fn every_choice_is_a_variant_that_its_device_takes() {
             for (rows, k) in [(1, 1), (1, 32), (5, 64), (512, 256)] {
                 let shape = shape(rows, k * row.row_multiple);
                 let choice = row.choose(shape, &caps);
-                assert!(tiles().contains(&choice.tile), "{}: {:?}", row.name, choice.tile);
+                let tiles = tiles(row.traits.table, choice.arm);
+                assert!(tiles.contains(&choice.tile), "{}: {:?}", row.name, choice.tile);
                 let cut = format!("{:?}", choice.tile);
                 let of_arm = |v: &&kiln_kernels::Variant| v.arm == Some(choice.arm.name());
                 let variant = row.variants.iter().filter(of_arm).find(|v| v.cut.first() == Some(&cut));

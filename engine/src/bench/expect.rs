@@ -161,7 +161,8 @@ impl Scene<'_> {
 
     /// A row of a buffer of blocks; NaNs where a word of it does not fit the others.
     fn unpacked(&self, index: usize, row: usize, width: usize) -> Result<Vec<f32>, DeviceError> {
-        let n_words = usize::try_from(activations::row_bytes(Planes::Two, 1, width as u32) / 4).unwrap_or(usize::MAX);
+        let n_words =
+            usize::try_from(activations::row_bytes(Planes::Two, 1, width as u32) / 4).unwrap_or(usize::MAX);
         let words: Vec<u32> =
             self.read(index, row * n_words, n_words)?.into_iter().map(f32::to_bits).collect();
         Ok(activations::read_row(&words).unwrap_or_else(|_| vec![f32::NAN; width]))

@@ -66,34 +66,42 @@ pub fn gemv_dot4<F: PackedFormat>(
         per_row,
         lane,
     });
-    // Where a table is filled first, the first round's units are on their way meanwhile; with several columns it is
-    // the products that take long.
-    let early =
-        comptime!((t.cols == 1 && has_table::<F>()).then(|| Round::new(&tensors[0], &rows, number(0), t)));
-    comptime!(tensors[0].fill_table());
+    let n_words = comptime!(t.kept_words::<F>().max(1));
+    let mut kept = [0u32; n_words];
     for s in comptime!(form.stacks()) {
         let sums = comptime!(if s == 0 { gate } else { up });
-        let (tensor, early) = comptime!((&tensors[s as usize], early.as_ref().filter(|_| s == 0)));
-        if comptime!(early.is_some()) {
-            let round = comptime!(early.unwrap_or_else(|| unreachable!()));
-            round_products::<F>(&sums, &round, 0, &x, &rows, comptime!(planes), comptime!(t));
+        let tensor = comptime!(&tensors[s as usize]);
+        for q in comptime!(0..t.ahead) {
+            let round = comptime!(Round::new(tensor, &rows, number(q * t.lanes)));
+            keep(&kept, &round, comptime!(q));
         }
-        let begun = comptime!(if early.is_some() { t.lanes * t.ahead } else { 0 });
-        for first in (begun..per_row).step_by(t.lanes * t.ahead) {
-            // Everything that the round reads is asked for before any of it is used.
-            let round = comptime!(Round::new(tensor, &rows, first, t));
-            round_products::<F>(&sums, &round, first, &x, &rows, comptime!(planes), comptime!(t));
+        // The first rounds are on their way while a table is filled.
+        if comptime!(s == 0) {
+            comptime!(tensor.fill_table());
+        }
+        for first in (0..per_row).step_by(t.lanes) {
+            // Everything that a later round reads is asked for before anything of this one is used.
+            let round = comptime!(Round::kept(tensor, &rows, first, words_of(&kept, n_words), t));
+            let next = comptime!(Round::new(tensor, &rows, add_step(first, t.ahead * t.lanes)));
+            let now = comptime!(if t.ahead == 0 { &next } else { &round });
+            round_products::<F>(&sums, &now, first, &x, &rows, comptime!(planes), comptime!(t));
+            for q in comptime!(1..t.ahead) {
+                move_up(&kept, comptime!(q), comptime!(t.words::<F>()));
+            }
+            if comptime!(t.ahead > 0) {
+                keep(&kept, &next, comptime!(t.ahead - 1));
+            }
         }
     }
     store(&gate, &up, row, r0, n, &bias, &y, p, comptime!(t), comptime!(form));
 }
 
-/// Whether a format has a table.
-fn has_table<F: TensorFormat>() -> bool {
-    F::PLANES.last().is_some_and(|plane| plane.units == 0)
+#[device]
+fn add_step(first: u32, #[comptime] more: u32) -> u32 {
+    first + more
 }
 
-/// Adds the products of a round, whose first step is unit `first`, to the sums.
+/// Adds the products of a round, whose first unit is `first`, to the sums.
 #[device]
 fn round_products<F: PackedFormat>(
     sums: &PlaceArray<f32, Local>,
@@ -104,18 +112,14 @@ fn round_products<F: PackedFormat>(
     #[comptime] planes: Planes,
     #[comptime] t: Tile,
 ) {
-    for h in comptime!(0..t.ahead) {
-        let i = round.index(comptime!(h));
-        let counts = first + h * t.lanes + rows.lane() < rows.per_row();
-        let columns = comptime!(columns(x, rows, i, planes));
-        for a in comptime!(0..t.rows) {
-            let weights = comptime!(Weights::of::<F>(round.unit(h, a)));
-            for c in comptime!(0..t.cols) {
-                let column = comptime!(&columns[c as usize]);
-                let product = unit_product::<F>(&weights, column);
-                let j = comptime!(c * t.rows + a);
-                sums[j] += select(counts, product, 0.0);
-            }
+    let counts = first + rows.lane() < rows.per_row();
+    let columns = comptime!(columns(x, rows, round.index, planes));
+    for a in comptime!(0..t.rows) {
+        let weights = comptime!(Weights::of::<F>(&round.units[a as usize], counts));
+        for c in comptime!(0..t.cols) {
+            let column = comptime!(&columns[c as usize]);
+            let j = comptime!(c * t.rows + a);
+            sums[j] = unit_product::<F>(&weights, column, sums[j]);
         }
     }
 }
@@ -150,34 +154,66 @@ fn own_start(row: u32, #[comptime] a: u32, m: u32, expert: u32, per_row: u32) ->
     row_start(row + a, m, expert, per_row)
 }
 
-/// The units of one round, loaded: of `ahead` steps and `rows` rows.
+/// The units of one round, a lane's of each row, loaded.
 struct Round {
-    index: Vec<Ex<u32>>,
-    units: Vec<Vec<Unit>>,
+    index: Ex<u32>,
+    units: Vec<Unit>,
 }
 
 impl Round {
+    /// The round whose first unit is `first`, its words asked for.
     #[track_caller]
-    fn new(w: &Tensor, own: &Rows, first: Ex<u32>, t: Tile) -> Self {
-        let (mut index, mut units) = (Vec::new(), Vec::new());
-        for h in 0..t.ahead {
-            let i = step_index(first, h, t.lanes, own.lane, own.per_row);
-            let mut rows = Vec::new();
-            for start in &own.starts {
-                rows.push(w.unit(kiln_dsl::ops::add(*start, i)).load());
-            }
-            index.push(i);
-            units.push(rows);
-        }
-        Round { index, units }
+    fn new(w: &Tensor, own: &Rows, first: Ex<u32>) -> Self {
+        let index = own_index(first, own.lane, own.per_row);
+        let unit = |start: &Ex<u32>| w.unit(kiln_dsl::ops::add(*start, index)).load();
+        Round { index, units: own.starts.iter().map(unit).collect() }
     }
 
-    fn index(&self, h: u32) -> Ex<u32> {
-        self.index[h as usize]
+    /// The same, its words asked for earlier.
+    #[track_caller]
+    fn kept(w: &Tensor, own: &Rows, first: Ex<u32>, words: Vec<Ex<u32>>, t: Tile) -> Self {
+        let index = own_index(first, own.lane, own.per_row);
+        let mut words = words.into_iter();
+        let each = words.len() / (t.rows * t.ahead.max(1)) as usize;
+        let unit = |start: &Ex<u32>| {
+            w.unit(kiln_dsl::ops::add(*start, index))
+                .with_loaded(words.by_ref().take(each).collect::<Vec<_>>())
+        };
+        Round { index, units: own.starts.iter().map(unit).collect() }
     }
 
-    fn unit(&self, h: u32, a: u32) -> &Unit {
-        &self.units[h as usize][a as usize]
+    fn words(&self) -> Vec<Ex<u32>> {
+        self.units.iter().flat_map(Unit::loaded).collect()
+    }
+}
+
+/// The words that are kept, as they are now.
+#[track_caller]
+fn words_of(kept: &PlaceArray<u32, Local>, n: u32) -> Vec<Ex<u32>> {
+    (0..n).map(|i| word_of(kept, i)).collect()
+}
+
+#[device]
+fn word_of(kept: &PlaceArray<u32, Local>, #[comptime] i: u32) -> u32 {
+    kept[i]
+}
+
+/// Keeps the words of a round in the place of the `q`-th round ahead.
+#[device]
+fn keep(kept: &PlaceArray<u32, Local>, round: &Round, #[comptime] q: u32) {
+    let words = comptime!(round.words());
+    let n = comptime!(words.len() as u32);
+    for i in comptime!(0..n) {
+        let word = comptime!(words[i as usize]);
+        kept[q * n + i] = word;
+    }
+}
+
+/// Moves the words of the `q`-th round ahead to the place before it.
+#[device]
+fn move_up(kept: &PlaceArray<u32, Local>, #[comptime] q: u32, #[comptime] n: u32) {
+    for i in comptime!(0..n) {
+        kept[(q - 1) * n + i] = kept[q * n + i];
     }
 }
 
@@ -188,10 +224,10 @@ impl<'a> Read for &'a Round {
     }
 }
 
-/// The unit of a lane's step `h`; past the end of the row, the last one again: it does not count.
+/// The unit of a lane in a round; past the end of the row, the last one again: it does not count.
 #[device]
-fn step_index(first: u32, #[comptime] h: u32, #[comptime] lanes: u32, lane: u32, per_row: u32) -> u32 {
-    min(first + h * lanes + lane, per_row - 1)
+fn own_index(first: u32, lane: u32, per_row: u32) -> u32 {
+    min(first + lane, per_row - 1)
 }
 
 /// A unit of W ready to multiply.
@@ -202,13 +238,14 @@ struct Weights {
 
 impl Weights {
     #[track_caller]
-    fn of<F: PackedFormat>(unit: &Unit) -> Self {
+    fn of<F: PackedFormat>(unit: &Unit, counts: Ex<bool>) -> Self {
         let (mut lanes, mut scales) = (Vec::new(), Vec::new());
         for pack in 0..F::UNIT / 4 {
             lanes.push(F::lanes(unit, number(pack)));
         }
         for group in 0..F::UNIT / F::GROUP {
-            scales.push(F::scale_offset(unit, number(group)));
+            let (scale, offset) = F::scale_offset(unit, number(group));
+            scales.push((or_zero(counts, scale), or_zero(counts, offset)));
         }
         Weights { lanes, scales }
     }
@@ -231,6 +268,12 @@ impl<'a> Read for &'a Weights {
     fn read(&self) -> &'a Weights {
         self
     }
+}
+
+/// What does not count is nothing.
+#[device]
+fn or_zero(counts: bool, x: f32) -> f32 {
+    select(counts, x, 0.0)
 }
 
 #[track_caller]
@@ -303,24 +346,30 @@ fn x_word(
     x[(row * fields + field) * per_row + i]
 }
 
-/// The product of a unit of W and a block of x.
+/// `sum` and the product of a unit of W and a block of x.
 #[device]
-fn unit_product<F: PackedFormat>(w: &Weights, x: &Column) -> f32 {
-    let mut sum = 0.0;
+fn unit_product<F: PackedFormat>(w: &Weights, x: &Column, sum: f32) -> f32 {
+    let mut sum = sum;
+    let two = comptime!(x.planes() == Planes::Two);
+    let d = x.field(comptime!(0));
     for group in comptime!(0..F::UNIT / F::GROUP) {
         let mut hi = 0;
-        let mut lo = 0;
-        let last = comptime!(x.planes().count() - 1);
+        // One plane's sum is below 2^22, and this is the float 3 · 2^22 by its bits: with it, it is a float already.
+        let mut lo = start(comptime!(two));
         for pack in comptime!(group * F::GROUP / 4..(group + 1) * F::GROUP / 4) {
             let q = w.lanes(comptime!(pack));
-            lo = dot4_i8_acc(q, x.word(comptime!(last), comptime!(pack)), lo);
-            if comptime!(last > 0) {
+            lo = dot4_i8_acc(q, x.word(comptime!(two as u32), comptime!(pack)), lo);
+            if comptime!(two) {
                 hi = dot4_i8_acc(q, x.word(comptime!(0), comptime!(pack)), hi);
             }
         }
-        // The size of x first: a product of the two scales may be too small for a number.
-        let whole = if comptime!(last > 0) { hi * 256 + lo } else { lo };
-        let inner = whole as f32 * x.field(comptime!(0));
+        // The size of x first: a product of the two scales may be too small for a number. A scale of one plane has
+        // ten bits, so that nothing is rounded here.
+        let inner = if comptime!(two) {
+            (hi * 256 + lo) as f32 * d
+        } else {
+            fma(bitcast::<f32, i32>(lo), d, -12_582_912.0 * d)
+        };
         sum = fma(inner, w.scale(comptime!(group)), sum);
         if comptime!(F::OFFSET && F::GROUP == 16) {
             sum = fma(w.offset(comptime!(group)), x.field(comptime!(1 + group)), sum);
@@ -331,3 +380,11 @@ fn unit_product<F: PackedFormat>(w: &Weights, x: &Column) -> f32 {
     }
     sum
 }
+
+#[device]
+fn start(#[comptime] two: bool) -> i32 {
+    if comptime!(two) { 0 } else { THREE }
+}
+
+/// The bits of 12 582 912 as f32.
+const THREE: i32 = 0x4b40_0000;

@@ -6,7 +6,7 @@ pub mod float;
 use std::fmt;
 
 use kiln_dsl::prelude::*;
-use kiln_dsl::tensor::plane_offsets;
+use kiln_dsl::tensor::{loaded_words, plane_offsets};
 
 use crate::fold::{fold_columns, halves};
 
@@ -25,7 +25,7 @@ pub struct Tile {
     pub rows: u32,
     /// Rows of x at once, a power of two.
     pub cols: u32,
-    /// Units of a row in flight per invocation.
+    /// Rounds whose weights are on their way while another is multiplied; a round is a unit of each row.
     pub ahead: u32,
     /// Invocations of a workgroup.
     pub local: u32,
@@ -70,6 +70,16 @@ impl Tile {
             Some(_) => self.local * self.parts(),
             None => self.local * self.together(),
         }
+    }
+
+    /// Words of a round that an invocation has loaded.
+    pub fn words<F: TensorFormat>(&self) -> u32 {
+        loaded_words(F::PLANES) as u32 * self.rows
+    }
+
+    /// Words that it keeps of rounds to come.
+    pub fn kept_words<F: TensorFormat>(&self) -> u32 {
+        self.words::<F>() * self.ahead
     }
 
     /// Bytes of workgroup memory that a device must have: those that every device has, or more for a table.

@@ -79,7 +79,13 @@ impl Planner<'_> {
                     _ => Leaves::Rows,
                 };
                 let y = if leaves == Leaves::Blocks {
-                    self.take_blocks(Planes::Two, step, Some(attention.output), index("a row", width)?, scratch)
+                    self.take_blocks(
+                        Planes::Two,
+                        step,
+                        Some(attention.output),
+                        index("a row", width)?,
+                        scratch,
+                    )
                 } else {
                     let y = scratch.take(width, &mut self.buffers);
                     step.values.insert(attention.output, y);
