@@ -99,14 +99,18 @@ pub enum Exact {
 const LANES: [u32; 4] = [128, 64, 32, 8];
 /// Rows of W per lane group: their blocks of x are read once.
 const ROWS: u32 = 4;
-/// The same for a single row of x of one plane, which is read faster than more rows of W take to fold.
-const ROWS_OF_BYTES: u32 = 2;
+/// The same for rows of x of one plane, a single one and, on 64 lanes, several.
+const ROWS_OF_BYTES: (u32, u32) = (2, 8);
 /// Rows of x at once, where there is more than one.
 const COLS: u32 = 8;
 /// Invocations of a workgroup, at least.
 const LOCAL: u32 = 64;
 /// The same where each workgroup fills a table first, or has few rows for a lane group.
 const WIDE: u32 = 256;
+/// Copies of a small table, where a device has room: lanes that look up at once meet less often in a bank.
+const COPIES: u32 = 16;
+/// Words of a small table.
+const SMALL: u32 = 256;
 /// The subgroup size that shuffles are used for.
 pub(crate) const SUBGROUP: u32 = 32;
 
@@ -117,14 +121,14 @@ pub struct Traits {
     pub unit: u32,
     /// Whether it has packed lanes.
     pub packed: bool,
-    /// Whether it has a table.
-    pub table: bool,
+    /// 32-bit words of its table, if it has one.
+    pub table: u32,
 }
 
 impl Traits {
     /// Those of a format.
     pub fn of<F: Format>() -> Self {
-        let table = F::PLANES.last().is_some_and(|plane| plane.units == 0);
+        let table = F::PLANES.last().map_or(0, |plane| if plane.units == 0 { plane.bytes / 4 } else { 0 });
         Traits { unit: F::UNIT, packed: F::arms().is_packed(), table }
     }
 }
@@ -145,10 +149,13 @@ pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
         (false, _) => (Arm::Float, "the format has no packed lanes"),
     };
     let per_row = shape.k / format.unit;
-    let lanes = LANES.into_iter().find(|lanes| per_row >= *lanes).unwrap_or(LANES[3]);
+    let lanes = lanes(format, arm).find(|lanes| per_row >= *lanes).unwrap_or(LANES[3]);
     let subgroup = subgroup(caps);
     let cols = if shape.rows == 1 || shape.experts { 1 } else { COLS };
-    let tile = tile(format.table, arm, (lanes, cols), subgroup);
+    let mut tile = tile(format, arm, (lanes, cols), subgroup);
+    if format.table * 4 * tile.copies + FOLD_BYTES > caps.limits.max_workgroup_bytes {
+        tile.copies = 1;
+    }
     let fold = subgroup.map_or("workgroup memory", |_| "shuffles");
     let Tile { rows, local, .. } = tile;
     let reason = format!(
@@ -164,21 +171,42 @@ pub fn subgroup(caps: &DeviceCaps) -> Option<u32> {
     (low <= SUBGROUP && SUBGROUP <= high).then_some(SUBGROUP)
 }
 
-/// Every tile that [`choose`] can give a format on an arm.
-pub fn tiles(table: bool, arm: Arm) -> Vec<Tile> {
-    let subgroups = [None, Some(SUBGROUP)];
-    let cols = [1, COLS];
-    let shapes = LANES.into_iter().flat_map(|lanes| cols.map(|cols| (lanes, cols)));
-    shapes.flat_map(|shape| subgroups.map(|s| tile(table, arm, shape, s))).collect()
+/// Bytes of workgroup memory that a fold takes at most beside copies of a table.
+const FOLD_BYTES: u32 = 8192;
+
+/// Lanes that a row may have: of bytes, and where a table is filled, fewer, for then more rows share what is filled.
+fn lanes(format: Traits, arm: Arm) -> impl Iterator<Item = u32> {
+    let most = match (format.table, arm) {
+        (1..=SMALL, Arm::Dot4(_)) => 32,
+        (0, Arm::Float | Arm::Dot4(Planes::Two)) => 128,
+        _ => 64,
+    };
+    LANES.into_iter().filter(move |lanes| *lanes <= most)
 }
 
-fn tile(table: bool, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u32>) -> Tile {
-    let (rows, local) = match arm {
-        Arm::Dot4(Planes::One) if cols == 1 && !table => (ROWS_OF_BYTES, WIDE),
-        _ if table => (ROWS, WIDE),
-        _ => (ROWS, LOCAL.max(lanes)),
+/// Every tile that [`choose`] can give a format on an arm.
+pub fn tiles(format: Traits, arm: Arm) -> Vec<Tile> {
+    let subgroups = [None, Some(SUBGROUP)];
+    let cols = [1, COLS];
+    let shapes = lanes(format, arm).flat_map(|lanes| cols.map(|cols| (lanes, cols)));
+    let mut tiles: Vec<_> = shapes.flat_map(|shape| subgroups.map(|s| tile(format, arm, shape, s))).collect();
+    let scarce: Vec<_> = tiles.iter().filter(|t| t.copies > 1).map(|t| Tile { copies: 1, ..*t }).collect();
+    tiles.extend(scarce);
+    tiles
+}
+
+fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u32>) -> Tile {
+    let (table, bytes) = (format.table > 0, arm == Arm::Dot4(Planes::One));
+    let rows = match (bytes && !table, cols) {
+        (true, 1) => ROWS_OF_BYTES.0,
+        (true, _) if lanes == 64 => ROWS_OF_BYTES.1,
+        _ => ROWS,
     };
-    Tile { lanes, rows, cols, ahead: 0, local, copies: 1, subgroup }
+    let wide = cols == 1 && (table || bytes);
+    let ahead = u32::from(cols == 1 && table && arm != Arm::Float);
+    let small = (1..=SMALL).contains(&format.table) && cols == 1 && arm != Arm::Float;
+    let (local, copies) = (if wide { WIDE } else { LOCAL.max(lanes) }, if small { COPIES } else { 1 });
+    Tile { lanes, rows, cols, ahead, local, copies, subgroup }
 }
 
 /// Every form that a model uses.
@@ -282,7 +310,7 @@ fn variants<F: Format, K>(arm: Arm, launch: Launch, kernel: impl Fn(Tile, Form) 
 where
     K: Kernel + Send + Sync + 'static,
 {
-    let (tiles, forms) = (tiles(Traits::of::<F>().table, arm), forms());
+    let (tiles, forms) = (tiles(Traits::of::<F>(), arm), forms());
     let plain = tiles.iter().map(|&tile| (tile, Form::default()));
     let others = forms[1..].iter().flat_map(|&form| {
         let suits = move |t: &&Tile| t.subgroup.is_none() && (!form.experts || t.cols == 1);

@@ -69,7 +69,7 @@ fn every_device_and_shape_has_its_arm_and_tile() {
         (32, true, shape(1, 1024), &desktop, (two, 32, 1, Some(32))),
         (32, true, shape(1, 992), &desktop, (two, 8, 1, Some(32))),
         (32, true, experts, &desktop, (two, 128, 1, Some(32))),
-        (32, true, coarse, &desktop, (one, 128, 1, Some(32))),
+        (32, true, coarse, &desktop, (one, 64, 1, Some(32))),
         (32, false, coarse, &desktop, (Float, 128, 1, Some(32))),
         (32, true, coarse, &old, (Float, 128, 1, Some(32))),
         (32, true, asked, &desktop, (Float, 128, 1, Some(32))),
@@ -85,7 +85,7 @@ fn every_device_and_shape_has_its_arm_and_tile() {
         (32, true, shape(1, 4096), &old, (Float, 128, 1, Some(32))),
     ];
     for (unit, packed, shape, caps, expected) in table {
-        let choice = choose(Traits { unit, packed, table: false }, shape, caps);
+        let choice = choose(Traits { unit, packed, table: 0 }, shape, caps);
         let tile = choice.tile;
         let found = (choice.arm, tile.lanes, tile.cols, tile.subgroup);
         assert_eq!(found, expected, "{}, {shape:?}: {}", caps.name, choice.reason);
@@ -93,19 +93,24 @@ fn every_device_and_shape_has_its_arm_and_tile() {
     }
 }
 
-/// As bench/records/2026-11-29-h200-gemv-tiles.json measured it.
+/// As the records 2026-11-29-h200-gemv-tiles and -gemv-ahead measured it.
 #[test]
-fn tables_and_single_rows_of_bytes_take_wide_workgroups() {
+fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     let caps = device("any", (32, 32), true);
-    let of = |table, exact, rows| {
+    let phone = DeviceCaps { limits: Limits { max_workgroup_bytes: 16384, ..caps.limits }, ..caps.clone() };
+    let on = |caps, table, exact, rows| {
         let shape = Shape { exact, ..shape(rows, 4096) };
-        let tile = choose(Traits { unit: 32, packed: true, table }, shape, &caps).tile;
-        (tile.rows, tile.local)
+        let tile = choose(Traits { unit: 32, packed: true, table }, shape, caps).tile;
+        (tile.lanes, tile.rows, tile.ahead, tile.local, tile.copies)
     };
-    assert_eq!(of(false, Exact::Two, 1), (4, 128));
-    assert_eq!(of(true, Exact::Two, 1), (4, 256));
-    assert_eq!(of(false, Exact::One, 1), (2, 256));
-    assert_eq!(of(false, Exact::One, 8), (4, 128));
+    assert_eq!(on(&caps, 0, Exact::Two, 1), (128, 4, 0, 128, 1));
+    assert_eq!(on(&caps, 0, Exact::Two, 8), (128, 4, 0, 128, 1));
+    assert_eq!(on(&caps, 2048, Exact::Two, 1), (64, 4, 1, 256, 1));
+    assert_eq!(on(&caps, 256, Exact::Two, 1), (32, 4, 1, 256, 16));
+    assert_eq!(on(&phone, 256, Exact::Two, 1), (32, 4, 1, 256, 1));
+    assert_eq!(on(&caps, 256, Exact::Two, 8), (32, 4, 0, 64, 1));
+    assert_eq!(on(&caps, 0, Exact::One, 1), (64, 2, 0, 256, 1));
+    assert_eq!(on(&caps, 0, Exact::One, 8), (64, 8, 0, 64, 1));
 }
 
 /// What is chosen is among the variants that conformance runs, and runs on the device.
@@ -118,7 +123,7 @@ fn every_choice_is_a_variant_that_its_device_takes() {
             for (rows, k) in [(1, 1), (1, 32), (5, 64), (512, 256)] {
                 let shape = shape(rows, k * row.row_multiple);
                 let choice = row.choose(shape, &caps);
-                let tiles = tiles(row.traits.table, choice.arm);
+                let tiles = tiles(row.traits, choice.arm);
                 assert!(tiles.contains(&choice.tile), "{}: {:?}", row.name, choice.tile);
                 let cut = format!("{:?}", choice.tile);
                 let of_arm = |v: &&kiln_kernels::Variant| v.arm == Some(choice.arm.name());
