@@ -4,6 +4,7 @@ mod attention;
 mod choose;
 mod pages;
 mod runs;
+mod step;
 mod weights;
 
 use std::collections::BTreeMap;
@@ -28,9 +29,10 @@ use kiln_kernels::{
 };
 
 use self::pages::{context, groups};
+use self::step::{Packed, Step};
 use super::{
-    Context, Holds, Kept, PageGroup, PlanError, PlanOptions, PlannedBuffer, PlannedLaunch, PlannedStep,
-    PlannedWord, RING_LINES, StepClass, runs::Runs, scratch::Scratch,
+    Context, Holds, PageGroup, PlanError, PlanOptions, PlannedBuffer, PlannedStep, PlannedWord, RING_LINES,
+    StepClass, runs::Runs, scratch::Scratch,
 };
 use crate::forward::PREFILL_WINDOW;
 use crate::graph::{Activation, Graph, Op, Rope, RopePairs, TensorId, ValueId};
@@ -551,53 +553,4 @@ struct Operands {
     /// The step block that counts them, and how many there may be.
     block: BufferRange,
     rows: u32,
-}
-
-/// Where a value is as an arm takes it.
-#[derive(Debug, Clone, Copy)]
-struct Packed {
-    buffer: usize,
-    width: usize,
-}
-
-/// A step being planned.
-struct Step {
-    class: StepClass,
-    /// Live values in blocks; none for the outputs' hidden rows.
-    packed: BTreeMap<Option<ValueId>, Packed>,
-    /// The same as f16.
-    halves: BTreeMap<Option<ValueId>, Packed>,
-    /// Live values as f32.
-    values: BTreeMap<ValueId, usize>,
-    launches: Vec<PlannedLaunch>,
-    words: Vec<PlannedWord>,
-}
-
-impl Step {
-    fn new(class: StepClass) -> Self {
-        let (packed, halves, values) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Step { class, packed, halves, values, launches: Vec::new(), words: Vec::new() }
-    }
-
-    /// Gives the buffers of a value's blocks and halves back.
-    fn forget_packed(&mut self, value: Option<ValueId>, scratch: &mut Scratch) {
-        for packed in [self.packed.remove(&value), self.halves.remove(&value)].into_iter().flatten() {
-            scratch.give(packed.buffer, packed.width);
-        }
-    }
-
-    /// Where a value is: as f32, in blocks.
-    fn kept(&self, value: ValueId) -> Vec<Kept> {
-        let rows = self.values.get(&value).map(|buffer| Kept::Rows(*buffer));
-        let blocks = self.packed.get(&Some(value)).map(|blocks| Kept::Blocks(blocks.buffer));
-        rows.into_iter().chain(blocks).collect()
-    }
-
-    fn launch(&mut self, label: &str, call: Call) {
-        self.launches.push(PlannedLaunch { label: label.to_owned(), call, reason: None });
-    }
-
-    fn launch_because(&mut self, label: &str, call: Call, reason: String) {
-        self.launches.push(PlannedLaunch { label: label.to_owned(), call, reason: Some(reason) });
-    }
 }

@@ -179,9 +179,7 @@ fn whole_fits(facts: &Facts<'_>, inst: &Inst) -> Option<bool> {
     });
     let acc = from.of == MatrixUse::MatrixAccumulatorKHR;
     Some(match inst.op {
-        CooperativeMatrixConvertNV => {
-            acc && from != to && MatrixType { of: to.of, ..from } == to
-        }
+        CooperativeMatrixConvertNV => acc && from != to && MatrixType { of: to.of, ..from } == to,
         CooperativeMatrixTransposeNV => {
             let turned = MatrixType { rows: from.cols, cols: from.rows, of: MatrixUse::MatrixBKHR, ..from };
             acc && turned == to

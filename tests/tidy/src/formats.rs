@@ -11,6 +11,8 @@ pub const HOMES: &[&str] = &[
     "kernels/src/kv_type.rs",
     "kernels/src/attention.rs",
     "kernels/src/reference/kv.rs",
+    // A study of how the blocks of two formats could lie on a device, with kernels of its own.
+    "engine/examples/layouts.rs",
     "tests/",
     "xtask/",
 ];

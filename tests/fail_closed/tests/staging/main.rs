@@ -3,6 +3,7 @@
 mod kernels;
 mod mistakes;
 mod rows;
+mod twins;
 
 use std::collections::BTreeSet;
 

@@ -89,7 +89,10 @@ const ROWS: &[(&str, &[&str])] = &[
     ("a barrier that some invocations miss", &["BarrierInBranch", "BarrierAfterReturn", "BarrierInLoop"]),
     ("a subgroup operation that some lanes miss", &["SubgroupInBranch"]),
     ("clusters of other than a power of two", &["Clusters"]),
-    ("memory reused for more than there is, in elements of another size, or read afterwards", &["Reuses", "shared_after_reuse"]),
+    (
+        "memory reused for more than there is, in elements of another size, or read afterwards",
+        &["Reuses", "shared_after_reuse"],
+    ),
     (
         "choices that take nothing, twice or not all",
         &["match_open", "match_twice", "match_empty_range", "match_after_wildcard"],
