@@ -368,7 +368,8 @@ fn unit_product<F: PackedFormat>(w: &Weights, x: &Column, sum: f32) -> f32 {
         let inner = if comptime!(two) {
             (hi * 256 + lo) as f32 * d
         } else {
-            fma(bitcast::<f32, i32>(lo), d, -12_582_912.0 * d)
+            // Not an fma: a device may round its product, which is long here.
+            (bitcast::<f32, i32>(lo) - 12_582_912.0) * d
         };
         sum = fma(inner, w.scale(comptime!(group)), sum);
         if comptime!(F::OFFSET && F::GROUP == 16) {
