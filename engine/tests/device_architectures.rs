@@ -58,7 +58,9 @@ fn logits_are_within_the_bar_of_the_reference() {
         let outside = rms(&tiny.recorded(&window, 0), &tiny.numpy.concat());
         println!("{} on {}: rms {off:.1e}, {outside:.1e} from NumPy", tiny.name, gpu.caps().name);
         assert!(off <= RMS_BAR && outside <= RMS_BAR, "{}: rms {off} and {outside}", tiny.name);
-        assert!(logits(device.as_ref(), &tiny.ids, true) == window, "{}: token by token differs", tiny.name);
+        // Wide steps may multiply on matrices, so token by token is as near, not the same to the bit.
+        let alone = rms(&logits(device.as_ref(), &tiny.ids, true), &expected);
+        assert!(alone <= RMS_BAR, "{}: token by token is {alone} away", tiny.name);
 
         // The controls: one position off, and each variant left out, is far outside the bar.
         let n_vocab = expected.len() / tiny.ids.len();
