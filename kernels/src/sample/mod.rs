@@ -1,15 +1,15 @@
 //! The choice of a token on a device, in three launches: penalties → top-k → top-p → min-p → temperature → draw.
 //!
 //! Equal to [`crate::reference::choose`] for the same row, options and counter, because no step depends on an order.
-//! A logit is compared as an integer ([`ordered`]); a candidate weighs `round(2^30 · 2^(-rate · (best - logit)))`, an
+//! A logit is compared as an integer (`ordered`); a candidate weighs `round(2^30 · 2^(-rate · (best - logit)))`, an
 //! integer too, whose f32 steps each round once; and sums of integers are exact. Each filter keeps a prefix of the
 //! candidates sorted by falling logit, ties by rising id, so that together they are one least candidate, found digit by
 //! digit. The draw walks the rest in the order of their ids. Vocabularies are below 2^20 ids.
 //!
-//! 1. [`sample_best`](best::sample_best): each workgroup finds the best of a chunk of the row.
-//! 2. [`sample_gather`](gather::sample_gather): what may still be chosen is gathered: what weighs something, and where
+//! 1. [`best`]: each workgroup finds the best of a chunk of the row.
+//! 2. [`gather`]: what may still be chosen is gathered: what weighs something, and where
 //!    top-k is small, what is as good as the k-th best of the chunks' best.
-//! 3. [`sample_pick`](pick::sample_pick): a workgroup per output finds the least candidate, and draws.
+//! 3. [`pick`]: a workgroup per output finds the least candidate, and draws.
 //!
 //! What is asked of a slot is in its line of the samplers' buffer, [`SAMPLER_WORDS`] words:
 //!
