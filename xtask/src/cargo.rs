@@ -142,7 +142,13 @@ pub(crate) struct Binary {
 /// Compiles every test binary of the workspace. Selecting packages here would give their dependencies other features
 /// and compile them again, so stages choose among the binaries instead.
 pub(crate) fn binaries() -> Result<Vec<Binary>> {
-    let mut cargo = command(&["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
+    binaries_of(&["--workspace"])
+}
+
+/// Compiles the test binaries that these options of `cargo test` choose.
+pub(crate) fn binaries_of(options: &[&str]) -> Result<Vec<Binary>> {
+    let mut cargo = command(&["test", "--no-run", "--message-format=json-render-diagnostics"]);
+    cargo.args(options);
     let shown = process::line(&cargo);
     eprintln!("$ {shown}");
     let output = cargo.stderr(Stdio::inherit()).output().map_err(|e| format!("`{shown}` failed: {e}"))?;
@@ -170,11 +176,11 @@ impl Binary {
         })
     }
 
-    /// Runs it as cargo would, through `launcher` when there is one.
+    /// Runs it as cargo would, through `launcher` when there is one, with these options of a test binary.
     pub(crate) fn test(
         &self,
         launcher: Option<&std::path::Path>,
-        shown: bool,
+        options: &[&str],
         env: &[(&str, OsString)],
     ) -> (Counts, Result<()>) {
         println!("\n     Running {} {}", self.package, self.target);
@@ -182,10 +188,8 @@ impl Binary {
         if launcher.is_some() {
             command.arg(&self.path);
         }
-        if shown {
-            command.arg("--show-output");
-        }
         command
+            .args(options)
             .current_dir(&self.dir)
             .env("CARGO_MANIFEST_DIR", &self.dir)
             .env("CARGO_PKG_NAME", &self.package);

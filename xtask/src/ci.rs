@@ -19,6 +19,9 @@ const RUNNER: &str = if cfg!(target_arch = "aarch64") {
     "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER"
 };
 
+/// What a test printed is shown though it passed.
+const SHOW_OUTPUT: &str = "--show-output";
+
 /// What a cover of the kernels' variants is chosen by.
 const SEED: &str = "KILN_SEED";
 
@@ -67,20 +70,40 @@ pub(crate) fn test(args: &[&str]) -> Result<ExitCode> {
     Ok(if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// `cargo xtask conformance`: the kernels' suites alone, a cover of them, or all and on the GPU that is here too.
-pub(crate) fn conformance(all: bool) -> Result<ExitCode> {
+/// Which kernels `cargo xtask conformance` runs.
+pub(crate) enum Kernels<'a> {
+    /// A cover of all variants.
+    Cover,
+    /// Everything, on the GPU that is here too.
+    All,
+    /// Those with this text in their name.
+    Named(&'a str),
+}
+
+/// `cargo xtask conformance`: the kernels' suites alone. It compiles what they need and nothing else.
+pub(crate) fn conformance(kernels: &Kernels<'_>) -> Result<ExitCode> {
     let driver = setup::find_driver()?;
-    let binaries = cargo::binaries()?;
+    let suites = KERNEL_SUITES.iter().map(|(suite, _)| *suite);
+    let options = suites.flat_map(|(package, target)| ["--package", package, "--test", target]);
+    let binaries = cargo::binaries_of(&options.collect::<Vec<_>>())?;
     let mut ended_well = true;
-    let gpu = all.then_some(GPU_SUITE);
+    let gpu = matches!(kernels, Kernels::All).then_some(GPU_SUITE);
     for (target, place) in KERNEL_SUITES.iter().chain(&gpu) {
         if let Some(why) = place.blocked(&driver) {
             return Err(why.to_string());
         }
         let mut env = test_env(*place, &driver)?;
-        env.extend(all.then(|| ("KILN_LONG", "1".into())));
+        let mut options = vec![SHOW_OUTPUT];
+        match kernels {
+            Kernels::Cover => {}
+            Kernels::All => env.push(("KILN_LONG", "1".into())),
+            Kernels::Named(name) => {
+                env.push(("KILN_KERNEL", name.into()));
+                options.push("kernels_equal_their_references");
+            }
+        }
         for binary in binaries.iter().filter(|b| (b.package.as_str(), b.target.as_str()) == *target) {
-            let (counts, ended) = binary.test(place.launcher(&driver).as_deref(), place.is_device(), &env);
+            let (counts, ended) = binary.test(place.launcher(&driver).as_deref(), &options, &env);
             println!("{} {place}: {} passed, {} failed", binary.target, counts.passed, counts.failed);
             ended_well &= ended.is_ok();
         }
@@ -147,7 +170,8 @@ fn run_tests(chosen: &[Pick], place: Where) -> Result<(Counts, Outcome)> {
         chosen.iter().filter(unmet).map(|pick| format!("no tests: {pick}")).collect();
     let mut counts = Counts::default();
     for binary in binaries.iter().filter(|binary| picks(chosen, &binary.package, &binary.target)) {
-        let (more, ended) = binary.test(place.launcher(&driver).as_deref(), place.is_device(), &env);
+        let options: &[&str] = if place.is_device() { &[SHOW_OUTPUT] } else { &[] };
+        let (more, ended) = binary.test(place.launcher(&driver).as_deref(), options, &env);
         counts.add(more);
         if ended.is_err() {
             failures.push(format!("{} {}", binary.package, binary.target));

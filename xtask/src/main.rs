@@ -19,6 +19,8 @@ mod stages;
 
 use std::process::ExitCode;
 
+use ci::Kernels;
+
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
@@ -32,9 +34,11 @@ usage: cargo xtask COMMAND
   lint                 clippy, warnings are errors
   docs                 rustdoc, warnings are errors
   test [ARGS...]       every test stage, or `cargo test ARGS...` with the cache's variables set
-  conformance [--all]  every kernel on the interpreter and the CPU driver: a cover chosen by KILN_SEED (the commit's
-                       hash by default), or everything, long cases too, and on the GPU if there is one;
-                       KILN_RECORD=FILE takes a line for each variant, and goes on where a run was cut off
+  conformance [--all | NAME]
+                       every kernel on the interpreter and the CPU driver: a cover chosen by KILN_SEED (the commit's
+                       hash by default), or everything, long cases too, and on the GPU if there is one, or those with
+                       NAME in their name; KILN_RECORD=FILE takes a line for each variant, and goes on where a run was
+                       cut off
   new-format NAME      a quantization format's file and rows, to be filled in
   golden               accept the snapshots of tests/golden and show what changed
   bench peer MODEL     another engine ($KILN_PEER) and kiln in turn, appended to bench/records; as for `kiln bench`
@@ -63,8 +67,11 @@ fn main() -> ExitCode {
         ["bench", "peer", args @ ..] => bench::peer(args),
         ["dump-diff", rev] => dump_diff::dump_diff(rev, None),
         ["dump-diff", rev, name] => dump_diff::dump_diff(rev, Some(name)),
-        ["conformance"] => return status(ci::conformance(false)),
-        ["conformance", "--all"] => return status(ci::conformance(true)),
+        ["conformance"] => return status(ci::conformance(&Kernels::Cover)),
+        ["conformance", "--all"] => return status(ci::conformance(&Kernels::All)),
+        ["conformance", name] if !name.starts_with('-') => {
+            return status(ci::conformance(&Kernels::Named(name)));
+        }
         ["new-format", name] => new_format::new_format(name),
         ["golden"] => golden::accept(),
         ["new-kernel", name] => new_kernel::new_kernel(name),

@@ -96,10 +96,7 @@ impl Lower {
             Pat::Tuple(t) => (self.tuple_pattern(t), false),
             other => return self.bad(other.span(), "a kernel binds a name or a tuple of names"),
         };
-        if let Some(host) = comptime(&init.expr) {
-            if mutable {
-                return self.bad(pattern.span(), "a comptime value does not change; drop `mut`");
-            }
+        if let Some(host) = comptime(&init.expr).filter(|_| !mutable) {
             let ty = ty.map(|t| quote_spanned!(t.span()=> : #t));
             return quote_spanned!(span=> let #name #ty = #host;);
         }

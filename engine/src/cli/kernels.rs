@@ -50,7 +50,7 @@ struct EmitArgs {
 /// Run kernels on known inputs and compare with their plain-Rust references, one line for each kernel.
 #[derive(clap::Args)]
 struct CheckArgs {
-    /// The kernel, as `kiln kernels list` names it [default: all]
+    /// A kernel, as `kiln kernels list` names it, or a part of names [default: all]
     name: Option<String>,
     /// `interpreter`, or a Vulkan device by number or part of its name
     #[arg(long, value_name = "NAME", default_value = INTERPRETER)]
@@ -194,6 +194,17 @@ fn named<'r>(registry: &'r Registry, name: &str) -> Result<&'r Variant, Refusal>
     })
 }
 
+/// The kernel of that name, else all that have it in theirs.
+fn all_named<'r>(registry: &'r Registry, name: &str) -> Result<Vec<&'r Variant>, Refusal> {
+    match named(registry, name) {
+        Ok(variant) => Ok(vec![variant]),
+        Err(refusal) => {
+            let with: Vec<_> = registry.variants().filter(|variant| variant.name.contains(name)).collect();
+            if with.is_empty() { Err(refusal) } else { Ok(with) }
+        }
+    }
+}
+
 /// The names that hold `name` or differ least from it, at most five.
 fn close_names<'a>(names: impl Iterator<Item = &'a str>, name: &str) -> Vec<String> {
     const SHOWN: usize = 5;
@@ -227,7 +238,7 @@ fn edits(name: &str, wanted: &str) -> usize {
 
 fn check_all(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
     let variants: Vec<&Variant> = match &args.name {
-        Some(name) => vec![named(&context.registry, name)?],
+        Some(name) => all_named(&context.registry, name)?,
         None => context.registry.variants().collect(),
     };
     let device = open(context, args)?;
@@ -333,6 +344,17 @@ mod tests {
         assert_eq!(close_names(names(), "get_row<Q8_0>")[0], "get_rows<Q8_0>");
         assert_eq!(close_names(names(), "gemv<Q8>")[0], "gemv<Q8_0>(rows: 4)");
         assert_eq!([edits("", "ab"), edits("kitten", "sitting"), edits("same and more", "same")], [2, 3, 0]);
+    }
+
+    #[test]
+    fn a_part_of_names_chooses_all_that_have_it_and_a_whole_name_one() {
+        let registry = Registry::builtin();
+        let names =
+            |name: &str| all_named(&registry, name).map(|all| all.iter().map(|v| v.name.clone()).collect());
+        assert_eq!(names("add").unwrap(), ["add"].map(str::to_owned).to_vec());
+        let parts: Vec<String> = names("get_rows<Q").unwrap();
+        assert!(parts.len() > 1 && parts.iter().all(|name| name.starts_with("get_rows<Q")), "{parts:?}");
+        assert!(names("no kernel is called this").is_err());
     }
 
     /// The kernel `add` with its cases after `change`, on the interpreter.

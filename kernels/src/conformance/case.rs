@@ -98,9 +98,14 @@ impl Expected {
         Expected { binding, content: Content::Near { bounds: vec![0.0; values.len()], values } }
     }
 
+    /// Counts, indices, packed words: each equal.
+    pub fn words(binding: usize, words: &[u32]) -> Self {
+        Expected { binding, content: Content::Words(words.to_vec()) }
+    }
+
     /// f32 values, bit by bit.
     pub fn exactly(binding: usize, values: &[f32]) -> Self {
-        Expected { binding, content: Content::Words(values.iter().map(|v| v.to_bits()).collect()) }
+        Self::words(binding, &values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>())
     }
 }
 

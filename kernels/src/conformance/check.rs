@@ -48,7 +48,8 @@ pub enum Failure {
     },
     /// An output that must be equal bit by bit differs.
     #[error(
-        "{case}: word {index} of output {binding} is {found:#010x}, expected {expected:#010x}; {different} words differ"
+        "{case}: word {index} of output {binding} is {found} ({found:#010x}), expected {expected} ({expected:#010x}); \
+         {different} words differ"
     )]
     Word {
         /// The case.

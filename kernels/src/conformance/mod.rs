@@ -11,7 +11,7 @@ mod check;
 mod random;
 
 pub use blocks::{random_blocks, random_blocks_within};
-pub use bound::{F16_ROUNDOFF, F32_ROUNDOFF, gamma};
+pub use bound::{F16_ROUNDOFF, F32_ROUNDOFF, Roundings, gamma};
 pub use case::{Buffer, Case, Content, Expected, f32_bytes, plain_step, u32_bytes};
 pub use check::{Failure, Report, SENTINEL, check};
 pub use random::Random;

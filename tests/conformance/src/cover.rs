@@ -12,21 +12,30 @@ pub enum Extent {
     All,
     /// A cover, chosen by this text.
     Cover(String),
+    /// The variants with this text in their name, at every size.
+    Named(String),
 }
 
 impl Extent {
-    /// `KILN_LONG` asks for everything; `KILN_SEED` chooses a cover and the schedules, the commit's hash in CI.
+    /// `KILN_KERNEL` names some; `KILN_LONG` asks for everything; `KILN_SEED` chooses a cover and the schedules, the
+    /// commit's hash in CI.
     pub fn of_environment() -> Self {
-        match std::env::var_os("KILN_LONG") {
-            Some(_) => Extent::All,
-            None => Extent::Cover(std::env::var("KILN_SEED").unwrap_or_default()),
+        match (std::env::var("KILN_KERNEL"), std::env::var_os("KILN_LONG")) {
+            (Ok(name), _) => Extent::Named(name),
+            (_, Some(_)) => Extent::All,
+            (_, None) => Extent::Cover(std::env::var("KILN_SEED").unwrap_or_default()),
         }
+    }
+
+    /// With the cases that take long.
+    pub fn is_long(&self) -> bool {
+        *self == Extent::All || std::env::var_os("KILN_LONG").is_some()
     }
 
     /// What the interpreter's schedules are drawn from.
     pub fn schedule(&self) -> u64 {
         match self {
-            Extent::All => 0,
+            Extent::All | Extent::Named(_) => 0,
             Extent::Cover(seed) => hash(seed),
         }
     }
@@ -34,8 +43,10 @@ impl Extent {
     /// The names of the variants that run at each of the sizes.
     pub fn names(&self, registry: &Registry, sizes: &[u32]) -> Vec<HashSet<String>> {
         let variants: Vec<&Variant> = registry.variants().collect();
-        let Extent::Cover(seed) = self else {
-            return vec![variants.iter().map(|v| v.name.clone()).collect(); sizes.len()];
+        let seed = match self {
+            Extent::Cover(seed) => seed,
+            Extent::Named(text) => return vec![names_with(text, &variants); sizes.len()],
+            Extent::All => return vec![names_with("", &variants); sizes.len()],
         };
         let mut names = vec![HashSet::new(); sizes.len()];
         for Candidate { variant, size, .. } in cover(&candidates(&variants, sizes), hash(seed)) {
@@ -50,8 +61,13 @@ impl std::fmt::Display for Extent {
         match self {
             Extent::All => write!(f, "everything"),
             Extent::Cover(seed) => write!(f, "the cover of KILN_SEED={seed:?}"),
+            Extent::Named(text) => write!(f, "kernels named `{text}`"),
         }
     }
+}
+
+fn names_with(text: &str, variants: &[&Variant]) -> HashSet<String> {
+    variants.iter().map(|v| &v.name).filter(|name| name.contains(text)).cloned().collect()
 }
 
 /// A number of a text (FNV-1a).
@@ -139,6 +155,17 @@ fn cover(candidates: &[Candidate], seed: u64) -> Vec<&Candidate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_named_kernel_runs_at_every_size_and_no_other_does() {
+        let registry = Registry::builtin();
+        let names = Extent::Named("get_rows<Q".to_owned()).names(&registry, &[4, 32]);
+        let all: Vec<&Variant> = registry.variants().collect();
+        assert_eq!(names, vec![names_with("get_rows<Q", &all); 2]);
+        assert!(names[0].iter().all(|name| name.contains("get_rows<Q")));
+        assert!((1..all.len() / 10).contains(&names[0].len()), "{}", names[0].len());
+        assert!(names_with("no kernel is called this", &all).is_empty());
+    }
 
     #[test]
     fn a_cover_has_every_pair_and_turns_with_its_seed() {

@@ -15,4 +15,4 @@ mod summary;
 mod guide {}
 
 pub use run::{run, run_spread, run_those};
-pub use summary::Summary;
+pub use summary::{Passed, Summary};

@@ -43,7 +43,7 @@ pub fn run_spread<'r, D: Device + Sync>(
     let record = Record::of_environment();
     let work = |device: &D| {
         while let Some(variant) = variants.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let summary = run_variant(variant, device, long, &record);
+            let summary = run_variant(variant, device, long, &record).of(&variant.name);
             summary.failures.iter().for_each(|failure| eprintln!("FAILED {failure}"));
             if let Ok(mut done) = done.lock() {
                 done.push((&variant.name, summary));

@@ -1,5 +1,7 @@
 //! What a device made of variants.
 
+use std::collections::BTreeMap;
+
 use kiln_abi::LaunchError;
 use kiln_kernels::conformance::Report;
 
@@ -20,6 +22,30 @@ pub struct Summary {
     pub refused: Vec<LaunchError>,
     /// What failed.
     pub failures: Vec<String>,
+    /// What passed of each variant, by its name.
+    pub passed: BTreeMap<String, Passed>,
+}
+
+/// What passed of a variant, or of all with one kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Passed {
+    /// Variants.
+    pub variants: usize,
+    /// Launches compared.
+    pub cases: usize,
+    /// Values compared.
+    pub outputs: usize,
+    /// The largest difference as a share of its bound.
+    pub worst: f64,
+}
+
+impl Passed {
+    fn join(&mut self, other: Passed) {
+        self.variants = self.variants.max(other.variants);
+        self.cases += other.cases;
+        self.outputs += other.outputs;
+        self.worst = self.worst.max(other.worst);
+    }
 }
 
 impl Summary {
@@ -29,7 +55,35 @@ impl Summary {
         self.worst = self.worst.max(report.worst);
     }
 
-    pub(crate) fn join(mut self, other: Summary) -> Summary {
+    /// A summary with what was counted as one variant's.
+    pub(crate) fn of(mut self, variant: &str) -> Summary {
+        if self.cases > 0 {
+            let Summary { cases, outputs, worst, .. } = self;
+            self.passed.insert(variant.to_owned(), Passed { variants: 1, cases, outputs, worst });
+        }
+        self
+    }
+
+    /// A line for each variant, or for all that share a kernel: cases, values, the worst share of a bound.
+    pub fn lines(&self, each_variant: bool) -> String {
+        let mut kernels: BTreeMap<&str, Passed> = BTreeMap::new();
+        for (name, passed) in &self.passed {
+            let kernel = if each_variant { name } else { name.split(['<', '(']).next().unwrap_or(name) };
+            let sum = kernels.entry(kernel).or_default();
+            let variants = sum.variants + passed.variants;
+            sum.join(*passed);
+            sum.variants = variants;
+        }
+        let line = |(name, passed): (&str, Passed)| {
+            let Passed { variants, cases, outputs, worst } = passed;
+            let of = if each_variant { String::new() } else { format!("{variants} variants, ") };
+            format!("{name}: {of}{cases} cases, {outputs} values, worst {worst:.3} of its bound\n")
+        };
+        kernels.into_iter().map(line).collect()
+    }
+
+    /// Both.
+    pub fn join(mut self, other: Summary) -> Summary {
         self.variants += other.variants;
         self.recorded += other.recorded;
         self.cases += other.cases;
@@ -37,13 +91,16 @@ impl Summary {
         self.worst = self.worst.max(other.worst);
         self.refused.extend(other.refused);
         self.failures.extend(other.failures);
+        for (name, passed) in other.passed {
+            self.passed.entry(name).or_default().join(passed);
+        }
         self
     }
 }
 
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Summary { variants, recorded, cases, outputs, worst, refused, failures } = self;
+        let Summary { variants, recorded, cases, outputs, worst, refused, failures, passed: _ } = self;
         write!(f, "{variants} variants")?;
         if *recorded > 0 {
             write!(f, " ({recorded} as recorded)")?;
@@ -52,5 +109,23 @@ impl std::fmt::Display for Summary {
         write!(f, "{} refused, {} failed", refused.len(), failures.len())?;
         let refused = refused.iter().map(ToString::to_string);
         failures.iter().cloned().chain(refused).try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Summary;
+
+    #[test]
+    fn a_line_tells_what_passed_at_every_size() {
+        let ran = |cases, worst| Summary { variants: 1, cases, outputs: 10, worst, ..Summary::default() };
+        let sizes = ran(2, 0.25).of("gemv<Q8_0>").join(ran(2, 0.5).of("gemv<Q8_0>"));
+        let all = sizes.join(ran(1, 0.125).of("gemv<Q4_0>")).join(ran(3, 0.0).of("add"));
+        let add = "add: 3 cases, 10 values, worst 0.000 of its bound";
+        let (four, eight) = ("1 cases, 10 values, worst 0.125", "4 cases, 20 values, worst 0.500");
+        let each = format!("{add}\ngemv<Q4_0>: {four} of its bound\ngemv<Q8_0>: {eight} of its bound\n");
+        assert_eq!(all.lines(true), each);
+        let together = "gemv: 2 variants, 5 cases, 30 values, worst 0.500 of its bound";
+        assert_eq!(all.lines(false), format!("{}\n{together}\n", add.replace("add: ", "add: 1 variants, ")));
     }
 }

@@ -122,7 +122,8 @@ pub mod mutable_comptime {
     #[kernel(local_size = 64, grid = 1)]
     pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
         let i = global_id_x();
-        let n = comptime!(4u32);
+        let mut n = comptime!(4u32);
+        n += i;
         y[i] = x[n];
     }
 }

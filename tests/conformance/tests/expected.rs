@@ -1,0 +1,63 @@
+//! Counts are expected word by word, and one that is off by one is named.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use kiln_abi::Kernel;
+use kiln_dsl::prelude::*;
+use kiln_kernels::Variant;
+use kiln_kernels::conformance::{Buffer, Case, Expected, check, u32_bytes};
+use kiln_spirv_interp::{InterpOptions, Interpreter};
+
+#[derive(Push, Clone, Copy)]
+pub struct HistogramPush {
+    pub n: u32,
+}
+
+/// counts[v] grows by how often v is among the n of x.
+#[kernel(local_size = 64, grid = p.n.div_ceil(64))]
+pub fn histogram(
+    #[len(p.n)] x: &Buf<u32>,
+    #[len(bins)] counts: &BufMut<u32>,
+    #[push] p: HistogramPush,
+    #[comptime] bins: u32,
+) {
+    let i = global_id_x();
+    if i < p.n {
+        atomic::add(&counts[min(x[i], bins - 1)], 1);
+    }
+}
+
+const BINS: u32 = 5;
+
+fn case(n: u32, off_by: u32) -> Case {
+    let x: Vec<u32> = (0..n).map(|i| i * i % 7).collect();
+    let mut counts = vec![3; BINS as usize];
+    x.iter().for_each(|&v| counts[v.min(BINS - 1) as usize] += 1);
+    counts[2] += off_by;
+    Case {
+        name: format!("n = {n}"),
+        buffers: vec![Buffer::Input(u32_bytes(&x)), Buffer::Changed(u32_bytes(&[3; BINS as usize]))],
+        expected: vec![Expected::words(1, &counts)],
+        bind: Box::new(move |r| {
+            let args = HistogramArgs { x: r[0].into(), counts: r[1].into(), p: HistogramPush { n } };
+            Histogram::new(BINS).bind(&args)
+        }),
+    }
+}
+
+#[test]
+fn counts_are_equal_or_the_one_that_differs_is_named() {
+    let variant = Variant::new("histogram", Histogram::new(BINS), || Vec::new());
+    let kernel = variant.stage().unwrap();
+    let interp = Interpreter::new(InterpOptions::default());
+    let report = check(&interp, &kernel, &case(100, 0)).unwrap();
+    assert_eq!((report.outputs, report.worst), (BINS as usize, 0.0));
+    let failure = check(&interp, &kernel, &case(100, 1)).unwrap_err().to_string();
+    let found = 3 + (0..100u32).filter(|i| i * i % 7 == 2).count() as u32;
+    assert_eq!(
+        failure,
+        format!(
+            "n = 100: word 2 of output 1 is {found} ({found:#010x}), expected {right} ({right:#010x}); 1 words differ",
+            right = found + 1,
+        )
+    );
+}
