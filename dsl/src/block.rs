@@ -10,9 +10,10 @@ pub use kiln_spirv_emit::layout::Extent;
 use crate::{
     builtin::{barrier, local_id, workgroup_invocations},
     control::{Hint, end_loop, for_loop},
+    overlay::View,
     place::{
-        At, ByReference, Path, Place, PlaceArray, Rail, ReadOnly, ReadWrite, Seen, Slot, Workgroup,
-        check_index, host_length, write,
+        At, ByReference, Path, Place, PlaceArray, Rail, ReadOnly, ReadWrite, Slot, Workgroup, check_index,
+        host_length, write,
     },
     session::{Stage, with},
     value::{Ex, Num, Read, Scalar, Value, Vec2, Vec3, Vec4},
@@ -293,8 +294,10 @@ fn array_length(base: ValueId, at: Location) -> ValueId {
 pub struct Shared<T> {
     base: ValueId,
     len: u32,
-    /// How the memory's numbers are seen, where they are others.
-    seen: Option<Seen>,
+    /// Of the memory, which may be more than the elements take.
+    bytes: u64,
+    /// How the memory is seen, where it was made of other elements.
+    view: Option<View>,
     of: PhantomData<fn() -> T>,
 }
 
@@ -313,45 +316,49 @@ impl<T: Elem> Shared<T> {
             let ty = s.b.ty(Type::Array { elem, len, stride: None });
             s.b.workgroup("shared", ty, at)
         });
-        Shared { base, len, seen: None, of: PhantomData }
+        Shared { base, len, bytes: u64::from(len) * u64::from(T::BYTES), view: None, of: PhantomData }
     }
 
     /// The same memory for another purpose: `len` elements of it, at most as many as there are. What was called by the
     /// old name is gone, so Rust refuses a read of it; a barrier stands between its last read and the first new store.
     #[track_caller]
     pub fn reuse(self, len: impl Read<Out = Ex<u32>>) -> Self {
-        let at = Location::caller();
-        let len = self.fitting(len.read(), at);
+        let len = self.fitting::<T>(len.read(), Location::caller());
         barrier();
         Shared { len, ..self }
     }
 
-    fn fitting(&self, len: Ex<u32>, at: Location) -> u32 {
+    fn fitting<U: Elem>(&self, len: Ex<u32>, at: Location) -> u32 {
         let len = host_length(len, at);
-        if len > self.len {
-            let message = format!("the memory has {} elements; {len} do not fit", self.len);
+        let (there, each) = (self.bytes, U::BYTES);
+        if u64::from(len) * u64::from(each) > there {
+            let message = format!(
+                "the memory has {there} bytes; {len} elements of {each} bytes do not fit; make it larger"
+            );
             with(|s| s.b.error("E113", message, at));
         }
         len
     }
 }
 
-impl<T: Scalar + Elem> Shared<T> {
-    /// As [`Shared::reuse`], for numbers of another type and the same size. They lie there as the first type's bits, so
-    /// atomics work on memory of their own type alone.
+impl<T: Value + Elem> Shared<T> {
+    /// As [`Shared::reuse`], for numbers or vectors of another type: the same bytes, of which element i has those from
+    /// `i * U::BYTES` on. An element may be larger or smaller than before, but no narrower than the numbers that the
+    /// memory was made of: over halves lie halves and floats, over words also `Vec2<f16>`, but no single f16.
+    ///
+    /// They lie there as the first type's bits. An element that is larger than the memory's is loaded and stored in
+    /// pieces, so make memory of words (`u32`) where several types meet. Atomics work on memory of their own type alone.
     #[track_caller]
-    pub fn reuse_as<U: Scalar + Elem>(self, len: impl Read<Out = Ex<u32>>) -> Shared<U> {
+    pub fn reuse_as<U: Value + Elem>(self, len: impl Read<Out = Ex<u32>>) -> Shared<U> {
         let at = Location::caller();
-        let len = self.fitting(len.read(), at);
-        let (held, as_if) = (self.seen.map_or(T::DTYPE, |seen| seen.held), U::DTYPE);
-        if held.bytes() != as_if.bytes() {
-            let (old, new) = (held.bytes(), as_if.bytes());
-            let message = format!("memory is reused for elements of its size; found {old} bytes and {new}");
+        let len = self.fitting::<U>(len.read(), at);
+        let held = self.view.map_or(T::shape(), View::held);
+        let view = View::of(held, U::shape()).unwrap_or_else(|message| {
             with(|s| s.b.error("E115", message, at));
-        }
+            None
+        });
         barrier();
-        let seen = (held.bytes() == as_if.bytes() && held != as_if).then_some(Seen { held, as_if });
-        Shared { base: self.base, len, seen, of: PhantomData }
+        Shared { base: self.base, len, bytes: self.bytes, view, of: PhantomData }
     }
 }
 
@@ -359,7 +366,7 @@ impl<T: Elem> Shared<T> {
     #[track_caller]
     pub(crate) fn path(&self, index: Ex<u32>) -> Path {
         check_index(index.id, self.len, Location::caller());
-        Path::new(self.base).step(index.id).seen(self.seen)
+        Path::new(self.base).step(index.id).seen(self.view)
     }
 }
 

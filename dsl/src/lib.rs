@@ -107,7 +107,8 @@
 //! elements into workgroup memory once (all invocations call it, it holds a barrier); then `grid[i]` reads them.
 //! `stage_block(&w[i], &staged[j])` copies a block into a `Shared` of blocks, and the same decoding function reads it there.
 //! `let b = a.reuse(n);` gives the memory of the `Shared` `a`, behind a barrier, to a second phase; `a` is gone.
-//! `a.reuse_as::<f32>(n)` gives it to numbers of another type and the same size.
+//! `a.reuse_as::<Vec4<f32>>(n)` gives it to numbers or vectors of another type, of any size down to that of the numbers
+//! it was made of.
 //! A range is read in several widths by binding it several times: `w16: &Buf<Vec4<u32>>` and `w4: &Buf<u32>` may be
 //! given one range as long as the kernel writes neither; a launch whose written range overlaps another is refused.
 //!
@@ -182,6 +183,7 @@ pub mod control;
 pub mod dims;
 pub mod math;
 pub mod ops;
+mod overlay;
 pub mod place;
 pub mod print;
 #[doc(hidden)]

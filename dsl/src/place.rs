@@ -6,6 +6,7 @@ use kiln_abi::{DType, Location, spirv::Op};
 use kiln_spirv_emit::ir::{Const, Type, ValueId};
 
 use crate::{
+    overlay::View,
     session::{Stage, with},
     value::{Ex, Held, Num, Read, Scalar, Vec2, Vec3, Vec4},
 };
@@ -46,20 +47,14 @@ pub struct Path {
     base: ValueId,
     steps: [ValueId; MAX_STEPS],
     n: usize,
-    /// The number that memory holds and the one it is seen as, where these differ.
-    seen: Option<Seen>,
-}
-
-/// Two numbers of one size, of which one has the other's bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) held: DType,
-    pub(crate) as_if: DType,
+    /// Where memory is seen as other elements than it was made of: the steps are an element of the view and maybe a
+    /// component of it.
+    view: Option<View>,
 }
 
 impl Path {
     pub(crate) fn new(base: ValueId) -> Self {
-        Path { base, steps: [base; MAX_STEPS], n: 0, seen: None }
+        Path { base, steps: [base; MAX_STEPS], n: 0, view: None }
     }
 
     pub(crate) fn step(mut self, index: ValueId) -> Self {
@@ -70,8 +65,8 @@ impl Path {
         self
     }
 
-    pub(crate) fn seen(self, seen: Option<Seen>) -> Self {
-        Path { seen, ..self }
+    pub(crate) fn seen(self, view: Option<View>) -> Self {
+        Path { view, ..self }
     }
 
     /// The member `index` of a struct.
@@ -80,43 +75,87 @@ impl Path {
     }
 
     pub(crate) fn pointer(&self, s: &mut Stage, at: Location) -> ValueId {
-        match self.n {
-            0 => self.base,
-            n => s.b.access_chain(self.base, &self.steps[..n], at),
+        match (self.view, self.n) {
+            (Some(view), 1) if view.elements() == Some(1) => view.pointer(s, self.base, self.steps[0], at),
+            (Some(view), _) => {
+                let held = view.held().name();
+                let message = format!(
+                    "an atomic works on an element that memory was made of; this memory was made of {held}, and is seen \
+                     as elements of another size"
+                );
+                s.b.error("E116", message, at);
+                self.base
+            }
+            (None, 0) => self.base,
+            (None, n) => s.b.access_chain(self.base, &self.steps[..n], at),
         }
     }
 
-    /// Takes all steps now, so that later uses share one pointer.
+    /// The pointer that a tile's lines begin at, and how many of its pointee they are apart.
+    pub(crate) fn lines(&self, s: &mut Stage, stride: ValueId, at: Location) -> (ValueId, ValueId) {
+        let Some(view) = self.view else { return (self.pointer(s, at), stride) };
+        let Some(n) = view.elements() else {
+            let held = view.held().name();
+            let message = format!(
+                "a tile does not lie in parts of elements; this memory was made of {held}; make it of words"
+            );
+            s.b.error("E117", message, at);
+            return (self.base, stride);
+        };
+        (view.pointer(s, self.base, self.steps[0], at), view.in_elements(s, stride, n, at))
+    }
+
+    /// Takes all steps now, so that later uses share one pointer; those of a view are taken piece by piece.
     pub(crate) fn pin(&self, at: Location) -> Self {
-        Path::new(with(|s| self.pointer(s, at))).seen(self.seen)
+        if self.view.is_some() {
+            return *self;
+        }
+        Path::new(with(|s| self.pointer(s, at)))
     }
 
     pub(crate) fn load(&self, at: Location) -> ValueId {
         with(|s| {
-            let pointer = self.pointer(s, at);
-            let held = s.b.load(pointer, at);
-            match self.seen {
-                Some(seen) => bits_as(s, held, seen.as_if, at),
-                None => held,
+            let Some(view) = self.view else {
+                let pointer = self.pointer(s, at);
+                return s.b.load(pointer, at);
+            };
+            let [index, component, ..] = self.steps;
+            if self.n == 1 {
+                return view.load(s, self.base, index, at);
+            }
+            match view.component(s, index, component, at) {
+                Some((view, index)) => view.load(s, self.base, index, at),
+                None => {
+                    let vector = view.load(s, self.base, index, at);
+                    component_of(s, vector, component, view.seen().dtype, at)
+                }
             }
         })
     }
 
     pub(crate) fn store(&self, value: ValueId, at: Location) {
         with(|s| {
-            let value = match self.seen {
-                Some(seen) => bits_as(s, value, seen.held, at),
-                None => value,
+            let Some(view) = self.view else {
+                let pointer = self.pointer(s, at);
+                return s.b.store(pointer, value, at);
             };
-            let pointer = self.pointer(s, at);
-            s.b.store(pointer, value, at);
+            let [index, component, ..] = self.steps;
+            if self.n == 1 {
+                return view.store(s, self.base, index, value, at);
+            }
+            match view.component(s, index, component, at) {
+                Some((view, index)) => view.store(s, self.base, index, value, at),
+                None => {
+                    let (held, seen) = (view.held().name(), view.seen().name());
+                    let message = format!(
+                        "a component of {seen} is narrower than the {held} that this memory was made of; store the \
+                         vector whole"
+                    );
+                    s.b.error("E118", message, at);
+                }
+            }
         });
     }
-}
-
-fn bits_as(s: &mut Stage, value: ValueId, dtype: DType, at: Location) -> ValueId {
-    let ty = s.b.scalar(dtype);
-    s.op(Op::Bitcast, ty, &[value], at)
 }
 
 /// What a place can hold.
@@ -428,15 +467,17 @@ macro_rules! vector_places {
 vector_places! { Vec2 2 Vec3 3 Vec4 4 }
 
 fn component(vector: ValueId, index: ValueId, dtype: DType, at: Location) -> ValueId {
+    with(|s| component_of(s, vector, index, dtype, at))
+}
+
+fn component_of(s: &mut Stage, vector: ValueId, index: ValueId, dtype: DType, at: Location) -> ValueId {
     use kiln_spirv_emit::ir::Operand;
-    with(|s| {
-        let ty = s.b.scalar(dtype);
-        match s.b.as_const(index) {
-            Some(&Const::Scalar { bits, .. }) => {
-                let operands = vec![Operand::Value(vector), Operand::Lit(bits)];
-                s.b.inst(Op::CompositeExtract, ty, operands, at)
-            }
-            _ => s.op(Op::VectorExtractDynamic, ty, &[vector, index], at),
+    let ty = s.b.scalar(dtype);
+    match s.b.as_const(index) {
+        Some(&Const::Scalar { bits, .. }) => {
+            let operands = vec![Operand::Value(vector), Operand::Lit(bits)];
+            s.b.inst(Op::CompositeExtract, ty, operands, at)
         }
-    })
+        _ => s.op(Op::VectorExtractDynamic, ty, &[vector, index], at),
+    }
 }

@@ -207,9 +207,9 @@ impl<T: TileElem, U: TileUse, S: TileScope, R: Dim, C: Dim> Tile<T, U, S, R, C> 
 
     fn load_as(layout: MatrixLayout, from: Path, stride: Ex<u32>, at: Location) -> Ex<Self> {
         staged(Self::held(), |s, ty| {
-            let pointer = from.pointer(s, at);
+            let (pointer, stride) = from.lines(s, stride.id, at);
             let layout = s.u32_const(layout.number());
-            s.op(Op::CooperativeMatrixLoadKHR, ty, &[pointer, layout, stride.id], at)
+            s.op(Op::CooperativeMatrixLoadKHR, ty, &[pointer, layout, stride], at)
         })
     }
 
@@ -257,9 +257,9 @@ pub fn store_columns<T, U, S, R, C, M>(
 
 fn store_as(layout: MatrixLayout, tile: ValueId, to: Path, stride: Ex<u32>, at: Location) {
     with(|s| {
-        let pointer = to.pointer(s, at);
+        let (pointer, stride) = to.lines(s, stride.id, at);
         let layout = s.u32_const(layout.number());
-        let operands = [pointer, tile, layout, stride.id].map(Operand::Value);
+        let operands = [pointer, tile, layout, stride].map(Operand::Value);
         s.b.effect(Op::CooperativeMatrixStoreKHR, operands.into(), at);
     });
 }

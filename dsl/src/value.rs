@@ -38,6 +38,11 @@ impl Shape {
         }
     }
 
+    /// Bytes of all components.
+    pub(crate) fn bytes(self) -> u32 {
+        self.dtype.bytes() * u32::from(self.lanes)
+    }
+
     pub(crate) fn name(self) -> String {
         match self.lanes {
             1 => self.dtype.name().to_owned(),

@@ -1,5 +1,4 @@
 //! Counts are expected word by word, and one that is off by one is named.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use kiln_abi::Kernel;
 use kiln_dsl::prelude::*;
@@ -8,13 +7,13 @@ use kiln_kernels::conformance::{Buffer, Case, Expected, check, u32_bytes};
 use kiln_spirv_interp::{InterpOptions, Interpreter};
 
 #[derive(Push, Clone, Copy)]
-pub struct HistogramPush {
-    pub n: u32,
+struct HistogramPush {
+    n: u32,
 }
 
 /// counts[v] grows by how often v is among the n of x.
 #[kernel(local_size = 64, grid = p.n.div_ceil(64))]
-pub fn histogram(
+fn histogram(
     #[len(p.n)] x: &Buf<u32>,
     #[len(bins)] counts: &BufMut<u32>,
     #[push] p: HistogramPush,
@@ -46,7 +45,7 @@ fn case(n: u32, off_by: u32) -> Case {
 
 #[test]
 fn counts_are_equal_or_the_one_that_differs_is_named() {
-    let variant = Variant::new("histogram", Histogram::new(BINS), || Vec::new());
+    let variant = Variant::new("histogram", Histogram::new(BINS), Vec::new);
     let kernel = variant.stage().unwrap();
     let interp = Interpreter::new(InterpOptions::default());
     let report = check(&interp, &kernel, &case(100, 0)).unwrap();

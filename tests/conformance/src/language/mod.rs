@@ -5,6 +5,7 @@
 mod atomics;
 mod choice;
 mod exchange;
+pub mod overlay;
 mod rails;
 mod views;
 
@@ -22,7 +23,7 @@ pub struct Case {
 
 /// Every construct's cases.
 pub fn cases() -> Vec<Case> {
-    [atomics::CASES, choice::CASES, exchange::CASES, rails::CASES, views::CASES]
+    [atomics::CASES, choice::CASES, exchange::CASES, overlay::CASES, rails::CASES, views::CASES]
         .concat()
         .into_iter()
         .map(|(name, run)| Case { name, run })

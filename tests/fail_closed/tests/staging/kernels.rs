@@ -170,6 +170,18 @@ mod bad {
         y[0] = 1;
     }
 
+    #[kernel(local_size = 32, subgroup = 32, grid = 1)]
+    pub fn overlays(y: &BufMut<u32>) {
+        let pairs = Shared::<u32>::new(32).reuse_as::<Vec2<f16>>(32);
+        pairs[lane()][0] = 1.0; //~ E118 pairs
+        let threes = pairs.reuse_as::<Vec3<u32>>(8); //~ E115 reuse_as
+        let wide = Shared::<u16>::new(64).reuse_as::<u32>(32);
+        y[0] = atomic::add(&wide[0], 1); //~ E116 atomic
+        dims!(R = 8, C = 8);
+        let parts = Shared::<Vec4<f32>>::new(16).reuse_as::<f32>(65); //~ E113 reuse_as
+        tile::store(Tile::<f32, Acc, Sg, R, C>::zero(), &parts, 0, 8); //~ E117 tile
+    }
+
     #[kernel(local_size = 8, grid = 1)]
     pub fn steps(y: &BufMut<u32>) {
         for i in (0..8).step_by(0) { //~ E107 for
@@ -344,7 +356,7 @@ pub fn staged() -> Vec<(&'static str, Staged, Staged)> {
     let mut all = pairs! {
         Literals Indices Lengths Arithmetic Sizes Steps Dimensions HostJump Recursion MutualRecursion Unreachable
         Escape Unused Clusters Reuses BarrierInBranch BarrierAfterReturn BarrierInLoop SubgroupInBranch ManyInvocations MuchMemory
-        BeyondTheArm Planes Renamed Captured FirstPlane
+        BeyondTheArm Overlays Planes Renamed Captured FirstPlane
     };
     all.push(("Absent", bad::Absent::new(4).stage(), good::Absent::new(4).stage()));
     all

@@ -90,8 +90,8 @@ const ROWS: &[(&str, &[&str])] = &[
     ("a subgroup operation that some lanes miss", &["SubgroupInBranch"]),
     ("clusters of other than a power of two", &["Clusters"]),
     (
-        "memory reused for more than there is, in elements of another size, or read afterwards",
-        &["Reuses", "shared_after_reuse"],
+        "memory reused for more than there is, in narrower elements, or read afterwards",
+        &["Reuses", "Overlays", "shared_after_reuse"],
     ),
     (
         "choices that take nothing, twice or not all",

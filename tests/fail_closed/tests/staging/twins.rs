@@ -164,6 +164,19 @@ pub fn reuses(y: &BufMut<u32>) {
     y[0] = 1;
 }
 
+#[kernel(local_size = 32, subgroup = 32, grid = 1)]
+pub fn overlays(y: &BufMut<u32>) {
+    let pairs = Shared::<u32>::new(32).reuse_as::<Vec2<f16>>(32);
+    pairs[lane()] = vec2(1.0, pairs[lane()].y());
+    let threes = Shared::<Vec3<f32>>::new(8).reuse_as::<Vec3<u32>>(8);
+    threes[lane() / 4] = vec3(1, 2, 3);
+    let wide = Shared::<u32>::new(32).reuse_as::<u32>(32);
+    y[0] = atomic::add(&wide[0], 1);
+    dims!(R = 8, C = 8);
+    let parts = Shared::<Vec4<f32>>::new(16).reuse_as::<Vec4<f32>>(16);
+    tile::store(Tile::<f32, Acc, Sg, R, C>::zero(), &parts, 0, 2);
+}
+
 #[kernel(local_size = 8, grid = 1)]
 pub fn steps(y: &BufMut<u32>) {
     for i in (0..8).step_by(1) {
