@@ -25,20 +25,23 @@ impl Pipelines {
     }
 }
 
-/// Records `step` over `buffers`, which are by index in the plan.
+/// Records steps after each other as one command, each over its buffers, which are by index in the plan.
 ///
 /// # Errors
 /// A kernel that cannot be staged or made, or a launch that is refused, with the kernel's name.
 pub fn record(
     gpu: &Gpu,
-    step: &PlannedStep,
-    buffers: &[BufferId],
+    steps: &[(&PlannedStep, &[BufferId])],
     pipelines: &mut Pipelines,
     options: RecordOptions,
 ) -> Result<Recorded, LaunchError> {
-    let name = format!("step of {} rows, {} outputs", step.class.rows, step.class.outputs);
+    let room = |(step, _): &(&PlannedStep, &[BufferId])| {
+        format!("step of {} rows, {} outputs", step.class.rows, step.class.outputs)
+    };
+    let name = steps.iter().map(room).collect::<Vec<_>>().join(" beside a ");
     let mut recorder = gpu.recorder(&name, options)?;
-    for launch in &step.launches {
+    let all = steps.iter().flat_map(|(step, buffers)| step.launches.iter().map(move |l| (l, *buffers)));
+    for (launch, buffers) in all {
         let call = &launch.call;
         if !pipelines.made.contains_key(&call.name) {
             pipelines.made.insert(call.name.clone(), gpu.prepare(&call.stage()?)?);

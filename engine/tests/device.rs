@@ -257,7 +257,7 @@ fn the_recording_is_the_plans_list_of_launches() {
     let buffers: Vec<_> = plan.buffers.iter().map(|b| gpu.allocate(b.bytes, &b.name).unwrap()).collect();
     let commands = |step: &PlannedStep| {
         let pipelines = &mut Pipelines::default();
-        record(&gpu, step, &buffers, pipelines, RecordOptions::default()).unwrap().commands()
+        record(&gpu, &[(step, &buffers)], pipelines, RecordOptions::default()).unwrap().commands()
     };
     let mut step = plan.steps[0].clone();
     let whole = commands(&step);

@@ -13,7 +13,7 @@ use kiln_engine::gguf::{Gguf, GgufWriter};
 use kiln_engine::models;
 use kiln_engine::plan::{ContextWish, PlanOptions};
 use kiln_engine::session::ModelFile;
-use kiln_engine::submit::{Feed, Got, SlotId, Want};
+use kiln_engine::submit::{DeviceModel, Feed, Got, SlotId, Want};
 use kiln_kernels::{Registry, kv_type::KvType};
 use kiln_runtime::Gpu;
 use slots::{choose, clean, feed, gpu, ids, load, one, tiny, together};
@@ -90,6 +90,106 @@ fn a_prefill_chunk_beside_decode_rows_changes_none_of_them() {
     let refused = model.slots().step(&[Feed { slot: a, ids: &rows, want: Want::Nothing }]).unwrap_err();
     assert!(matches!(refused, ForwardError::TooManyRows { rows: 520, .. }), "{refused}");
     assert_eq!(model.slots().counts().seeds, seeds, "what is refused does not run");
+    clean(&gpu);
+}
+
+/// What each feed gets alone, on a fork of its sequence.
+fn alone(model: &DeviceModel, feeds: &[Feed]) -> Vec<Got> {
+    let one = |feed: &Feed| {
+        let slot = model.slots().fork(feed.slot).unwrap();
+        let got = model.slots().step(&[Feed { slot, ..feed.clone() }]).unwrap().remove(0);
+        model.slots().end(slot);
+        got
+    };
+    feeds.iter().map(one).collect()
+}
+
+#[test]
+fn what_a_feed_gets_depends_on_nobody_else_in_the_step() {
+    let Some(gpu) = gpu() else { return };
+    for name in ["llama", "qwen2", "gemma3-head-256"] {
+        let model = load(&gpu, &tiny(name).file(), PlanOptions { n_pages: Some(48), ..OPTIONS });
+        let after = |(seed, n): (usize, usize)| {
+            let slot = model.slots().start(N_CTX).unwrap();
+            feed(&model, slot, &ids(seed, n));
+            slot
+        };
+        let [a, b, c, d, e, f, g] =
+            [(1, 3), (2, 255), (3, 40), (4, 253), (5, 0), (6, 11), (7, 240)].map(after);
+        let long = ids(20, 40);
+        let all = |slot, ids| Feed { slot, ids, want: Want::Logits(0..ids.len()) };
+        let last = |slot, ids| Feed { slot, ids, want: Want::Choice };
+        let decode = [all(a, &long[..1]), last(b, &long[1..2]), all(c, &long[2..3])];
+        let short = all(d, &long[3..8]);
+        let (whole, wide, other) = (all(e, &long), last(f, &long[..17]), last(g, &long[..33]));
+        let mixtures = [
+            // Rows of decode, a chunk that is multiplied row by row and one that is multiplied on matrices.
+            vec![decode[0].clone(), whole.clone(), decode[1].clone(), short.clone(), decode[2].clone()],
+            vec![decode[1].clone(), wide.clone(), other.clone()],
+            [&decode[..], &[short.clone(), whole.clone(), wide.clone(), other.clone()]].concat(),
+            // More short rows than a step of few has.
+            [a, b, c, d].map(|slot| all(slot, &long[..7])).to_vec(),
+        ];
+        for (at, feeds) in mixtures.iter().enumerate() {
+            let expected = alone(&model, feeds);
+            for again in 0..2 {
+                let forks: Vec<_> = feeds.iter().map(|f| model.slots().fork(f.slot).unwrap()).collect();
+                let own = feeds.iter().zip(&forks).map(|(f, slot)| Feed { slot: *slot, ..f.clone() });
+                let (before, memory) = (model.slots().counts(), gpu.memory_use());
+                let got = model.slots().step(&own.collect::<Vec<_>>()).unwrap();
+                let counts = model.slots().counts();
+                assert_eq!(counts.steps - before.steps, 1, "{name}, mixture {at}: one submit");
+                if again == 1 {
+                    assert_eq!((counts.recordings, gpu.memory_use()), (before.recordings, memory));
+                }
+                for (i, (got, expected)) in got.iter().zip(&expected).enumerate() {
+                    assert!(got == expected, "{name}, mixture {at}: feed {i}");
+                }
+                // Control: what another gets is something else.
+                assert!(got[0] != expected[2], "{name}, mixture {at}");
+                forks.iter().for_each(|slot| model.slots().end(*slot));
+            }
+        }
+        // Control: a feed that is cut otherwise is multiplied otherwise where there are matrices, and nowhere else.
+        let fork = model.slots().fork(e).unwrap();
+        let pieces = long.chunks(10).flat_map(|ids| {
+            let got = model.slots().step(&[all(fork, ids)]).unwrap().remove(0);
+            if let Got::Logits(rows) = got { rows } else { panic!("{got:?}") }
+        });
+        let pieces = Got::Logits(pieces.collect());
+        assert_eq!(pieces != alone(&model, &[whole])[0], model.plan().matrices, "{name}");
+    }
+    clean(&gpu);
+}
+
+#[test]
+fn outputs_of_a_mixed_step_have_less_room() {
+    let Some(gpu) = gpu() else { return };
+    let model = load(&gpu, &tiny("llama").file(), OPTIONS);
+    if !model.plan().matrices {
+        return println!("NOT RUN: {} multiplies no matrices, no step has parts", gpu.caps().name);
+    }
+    let slots: Vec<_> = (0..4).map(|_| model.slots().start(N_CTX).unwrap()).collect();
+    let most = model.plan().outputs_beside as usize;
+    let text = ids(1, 40);
+    // One long feed and three short ones, and how many logits they want.
+    let mixed = |long: usize, short: [usize; 3]| {
+        let short = short.iter().zip(&slots[1..]).map(|(n, slot)| (*slot, *n, *n));
+        let all = std::iter::once((slots[0], text.len(), long)).chain(short);
+        let feeds: Vec<_> = all
+            .map(|(slot, n, n_out)| Feed { slot, ids: &text[..n], want: Want::Logits(n - n_out..n) })
+            .collect();
+        let expected = alone(&model, &feeds);
+        let got = model.slots().step(&feeds).map(|got| got == expected);
+        slots.iter().for_each(|slot| model.slots().rewind(*slot, 0).unwrap());
+        got
+    };
+    let refused = Err(ForwardError::TooManyOutputs { outputs: most + 1, most });
+    // Few logits of a long feed, and more of the short ones than have room beside it.
+    assert_eq!(mixed(1, [16, 16, 1]), Ok(true));
+    // Many of a long feed.
+    assert_eq!(mixed(40, [16, 16, 0]), Ok(true));
+    assert_eq!(mixed(40, [16, 16, 1]), refused);
     clean(&gpu);
 }
 

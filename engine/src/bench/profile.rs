@@ -121,8 +121,8 @@ impl<'a> Taken<'a> {
             plan,
             step,
             buffers,
-            plain: record(gpu, step, &buffers.ids, pipelines, RecordOptions::default())?,
-            timed: record(gpu, step, &buffers.ids, pipelines, timed)?,
+            plain: record(gpu, &[(step, &buffers.ids)], pipelines, RecordOptions::default())?,
+            timed: record(gpu, &[(step, &buffers.ids)], pipelines, timed)?,
         })
     }
 

@@ -31,8 +31,8 @@ use kiln_kernels::{
 use self::pages::{context, groups};
 use self::step::{Packed, Step};
 use super::{
-    Context, Holds, PageGroup, PlanError, PlanOptions, PlannedBuffer, PlannedStep, PlannedWord, RING_LINES,
-    StepClass, runs::Runs, scratch::Scratch,
+    Context, Holds, NARROW, PageGroup, PlanError, PlanOptions, PlannedBuffer, PlannedStep, PlannedWord,
+    RING_LINES, StepClass, Width, runs::Runs, scratch::Scratch,
 };
 use crate::forward::PREFILL_WINDOW;
 use crate::graph::{Activation, Graph, Op, Rope, RopePairs, TensorId, ValueId};
@@ -42,7 +42,9 @@ const WINDOW: u32 = PREFILL_WINDOW as u32;
 /// Outputs of a step, at most: each takes room for a row of logits.
 const OUTPUTS: u32 = 128;
 /// A window for short prompts.
-const SHORT_WINDOW: u32 = 16;
+const SHORT_WINDOW: u32 = NARROW as u32;
+/// Outputs of a part beside the first of a step, at most: these take room as well.
+const OUTPUTS_BESIDE: u32 = 32;
 /// A matrix in pieces is cut at multiples of so many rows, which keeps every piece's offset aligned.
 const PIECE_ROWS: u64 = 256;
 
@@ -50,6 +52,9 @@ const PIECE_ROWS: u64 = 256;
 pub(super) struct Lowered {
     pub(super) buffers: Vec<PlannedBuffer>,
     pub(super) steps: Vec<PlannedStep>,
+    pub(super) matrices: bool,
+    pub(super) beside: Vec<Vec<(usize, usize)>>,
+    pub(super) outputs_beside: u32,
     pub(super) context: Context,
     pub(super) groups: Vec<PageGroup>,
     pub(super) n_vocab: u32,
@@ -97,17 +102,50 @@ pub(super) fn lower(
     };
     planner.fixed = planner.fixed_buffers(n_vocab)?;
     planner.page_tables();
-    let short = SHORT_WINDOW;
-    let classes = [(1, 1), (short, 1), (short, short.min(outputs)), (window, 1), (window, outputs)];
+    let matrices = planner.has_matrices()?;
+    let outputs_beside = OUTPUTS_BESIDE.min(outputs);
+    let beside = if matrices { planner.beside(n_vocab, outputs_beside) } else { Vec::new() };
     let mut scratch = Scratch::new(window);
     let mut steps = Vec::new();
-    for (rows, outputs) in classes {
-        let class = StepClass { rows, outputs };
+    for class in classes(matrices, window, [outputs, outputs_beside]) {
         steps.push(planner.step(class, &mut scratch)?);
     }
     planner.check_bindings()?;
     let Planner { buffers, groups, .. } = planner;
-    Ok(Lowered { buffers, steps, context, groups, n_vocab, window, outputs, n_choices })
+    Ok(Lowered {
+        buffers,
+        steps,
+        matrices,
+        beside,
+        outputs_beside,
+        context,
+        groups,
+        n_vocab,
+        window,
+        outputs,
+        n_choices,
+    })
+}
+
+/// The classes of a device with or without matrices, for steps of up to `window` rows and so many outputs, in their
+/// first part and in others.
+fn classes(matrices: bool, window: u32, [outputs, beside]: [u32; 2]) -> Vec<StepClass> {
+    let short = SHORT_WINDOW;
+    let narrow = [(1, 1), (short, 1), (short, short.min(outputs))];
+    let narrow = narrow.map(|room| (Width::Narrow, room)).into_iter();
+    let rest = if matrices {
+        vec![
+            (Width::Narrow, (window, beside)),
+            (Width::Narrow, (window, outputs)),
+            (Width::Wide, (window, 1)),
+            (Width::Wide, (window, beside)),
+            (Width::Wide, (window, outputs)),
+            (Width::Whole, (window, outputs)),
+        ]
+    } else {
+        vec![(Width::Narrow, (window, 1)), (Width::Narrow, (window, outputs))]
+    };
+    narrow.chain(rest).map(|(width, (rows, outputs))| StepClass { width, rows, outputs }).collect()
 }
 
 /// As many outputs as have room for their logits in one binding.
@@ -181,6 +219,12 @@ impl<'a> Planner<'a> {
         BufferRange { buffer: id, offset_bytes: 0, bytes: self.buffers[buffer].bytes }
     }
 
+    /// The logits of a step, which are fewer where it is a part beside another.
+    fn logits(&self, class: StepClass) -> BufferRange {
+        let row = 4 * self.graph.n_vocab() as u64;
+        BufferRange { bytes: row * u64::from(class.outputs), ..self.range(self.fixed.logits) }
+    }
+
     fn fixed_buffers(&mut self, n_vocab: u32) -> Result<Fixed, PlanError> {
         let window = self.window;
         let step_bytes = 4 * u64::from(step_words(window));
@@ -198,6 +242,21 @@ impl<'a> Planner<'a> {
             chosen: self.buffer("choices", words(choices), Holds::Chosen),
             ring: self.buffer("ring of choices", words(RING_LINES * choices), Holds::Ring),
         })
+    }
+
+    /// What the parts of a step beside its first have of their own: one part for each width.
+    fn beside(&mut self, n_vocab: u32, outputs: u32) -> Vec<Vec<(usize, usize)>> {
+        let Fixed { step, logits, ring, .. } = self.fixed;
+        let part = |planner: &mut Self| {
+            let logits_bytes = 4 * u64::from(n_vocab) * u64::from(outputs);
+            let own = [(step, None), (logits, Some(logits_bytes)), (ring, None)];
+            let own = own.map(|(of, bytes)| {
+                let PlannedBuffer { name, bytes: whole, holds } = planner.buffers[of].clone();
+                (of, planner.buffer(format!("{name} beside"), bytes.unwrap_or(whole), holds))
+            });
+            own.to_vec()
+        };
+        (0..2).map(|_| part(self)).collect()
     }
 
     fn check_bindings(&self) -> Result<(), PlanError> {
@@ -276,7 +335,7 @@ impl<'a> Planner<'a> {
             Op::RmsNorm { x, gain, eps } => self.rms_norm(step, x, gain, eps, y),
             Op::Linear { x, weight, bias } => {
                 let operands = self.operands(step, x);
-                self.linear(step, (weight, bias), operands, y, scratch)
+                self.linear(step, (weight, bias), operands, self.range(y), scratch)
             }
             Op::Rope { x, head_dim, rope } => self.rope(step, x, head_dim, rope, y),
             Op::Attention { q, k, v, layer, attention } => {
@@ -329,7 +388,7 @@ impl<'a> Planner<'a> {
         step: &mut Step,
         (weight, bias): (TensorId, Option<TensorId>),
         operands: Operands,
-        y: usize,
+        y: BufferRange,
         scratch: &mut Scratch,
     ) -> Result<(), PlanError> {
         let (format, pieces) = self.matrix(weight)?;
@@ -337,13 +396,13 @@ impl<'a> Planner<'a> {
         let (stride, k) = (index("a row", spec.shape[0])?, index("a row", spec.shape[1])?);
         let Operands { block, rows, .. } = operands;
         let whole = pieces.len() == 1;
-        let fuses = self.fuse && whole && self.gemm(format, [rows, stride, k]).is_none();
+        let fuses = self.fuse && whole && self.gemm(operands.wide, format, [rows, stride, k]).is_none();
         let fused = bias.filter(|_| fuses).map(|bias| self.floats(bias));
         let form = Form { bias: fused.is_some(), ..Form::default() };
         for Piece { buffer, first, m } in pieces {
-            if let Some(choice) = self.gemm(format, [rows, m, k]) {
+            if let Some(choice) = self.gemm(operands.wide, format, [rows, m, k]) {
                 let x = self.halves(step, operands, k, scratch)?;
-                let o = GemmOperands { w: self.range(buffer), x, step: block, y: self.range(y) };
+                let o = GemmOperands { w: self.range(buffer), x, step: block, y };
                 let p = GemmDecodedPush { rows, m, k, first, stride };
                 step.launch_because(&spec.name, (format.gemm)(o, p, choice.shape), choice.reason);
                 continue;
@@ -357,7 +416,7 @@ impl<'a> Planner<'a> {
             let launch = format.gemv.launch(choice.arm);
             let units = m * (k / format.unit);
             let p = GemvPush { rows, m, k, units, first, stride, used: 1, sharing: 1 };
-            let (w, y, bias) = (self.range(buffer), self.range(y), fused.map(|bias| self.range(bias)));
+            let (w, bias) = (self.range(buffer), fused.map(|bias| self.range(bias)));
             let o = GemvOperands { w, v: None, x, step: block, ids: None, bias, y };
             step.launch_because(&spec.name, launch(o, p, choice.tile, form), choice.reason);
         }
@@ -366,7 +425,7 @@ impl<'a> Planner<'a> {
             let args = AddBiasArgs {
                 b: self.range(b).into(),
                 step: block.into(),
-                y: self.range(y).into(),
+                y: y.into(),
                 p: AddBiasPush { rows, n: stride },
             };
             step.launch(&self.graph.tensors[bias.0].name, Call::new(AddBias::new(), &args));
@@ -374,15 +433,27 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// How `rows` rows are multiplied by `m` of a matrix with `k` columns, where that is done as matrices.
-    fn gemm(&self, format: &FormatRow, shape: [u32; 3]) -> Option<gemm::Choice> {
-        format.choose_gemm(shape, self.caps).ok().filter(|_| self.fuse)
+    /// How `rows` rows of wide feeds are multiplied by `m` of a matrix with `k` columns, where that is done as matrices.
+    fn gemm(&self, wide: bool, format: &FormatRow, shape: [u32; 3]) -> Option<gemm::Choice> {
+        format.choose_gemm(shape, self.caps).ok().filter(|_| self.fuse && wide)
+    }
+
+    /// Whether any word of a wide feed is multiplied on matrices.
+    fn has_matrices(&self) -> Result<bool, PlanError> {
+        for node in &self.graph.nodes {
+            let Op::Linear { weight, .. } = node.op else { continue };
+            if self.on_matrices(self.window, weight)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// A value as what a matrix multiplies.
     fn operands(&self, step: &Step, x: ValueId) -> Operands {
-        let (rows, block) = (step.class.rows, self.range(self.fixed.step));
-        Operands { x: step.values.get(&x).copied(), value: Some(x), block, rows }
+        let StepClass { width, rows, .. } = step.class;
+        let (block, wide) = (self.range(self.fixed.step), width != Width::Narrow);
+        Operands { x: step.values.get(&x).copied(), value: Some(x), block, rows, wide }
     }
 
     /// Rows of x as f32.
@@ -525,7 +596,7 @@ impl<'a> Planner<'a> {
         weights: (TensorId, Option<TensorId>),
         scratch: &mut Scratch,
     ) -> Result<(), PlanError> {
-        let StepClass { rows, outputs } = step.class;
+        let StepClass { width, rows, outputs } = step.class;
         let gathered = GatherRowsArgs {
             x: self.range(step.values[&x]).into(),
             step: self.range(self.fixed.step).into(),
@@ -539,8 +610,9 @@ impl<'a> Planner<'a> {
             value: None,
             block: self.range(self.fixed.output_step),
             rows: outputs,
+            wide: width == Width::Whole,
         };
-        self.linear(step, weights, operands, self.fixed.logits, scratch)
+        self.linear(step, weights, operands, self.logits(step.class), scratch)
     }
 }
 
@@ -553,4 +625,6 @@ struct Operands {
     /// The step block that counts them, and how many there may be.
     block: BufferRange,
     rows: u32,
+    /// Whether they are of feeds that matrices multiply.
+    wide: bool,
 }

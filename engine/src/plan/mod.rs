@@ -25,9 +25,35 @@ pub use self::memory::{ContextReason, ContextWish, Need, Remedy};
 pub use self::target::{CapsFileError, Target};
 use crate::graph::{Graph, Rope, TensorId, ValueId};
 
+/// How the rows of a feed are multiplied: decided by the feed alone, so that who else is in a step changes no bit of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Width {
+    /// At most [`NARROW`] ids, or a device without matrices: row by row.
+    Narrow,
+    /// More ids: on matrices; the output head, of at most [`NARROW`] outputs, row by row.
+    Wide,
+    /// More ids and more outputs: on matrices, the output head too.
+    Whole,
+}
+
+/// Ids or outputs of a feed from which on it is multiplied on matrices, less one.
+pub const NARROW: usize = 16;
+
+impl std::fmt::Display for Width {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Width::Narrow => write!(f, "feeds of up to {NARROW} rows"),
+            Width::Wide => write!(f, "longer feeds of up to {NARROW} outputs"),
+            Width::Whole => write!(f, "longer feeds of more outputs"),
+        }
+    }
+}
+
 /// How many rows and outputs a recorded command has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepClass {
+    /// Whose rows they are.
+    pub width: Width,
     /// Rows: token ids fed.
     pub rows: u32,
     /// Rows whose logits are computed.
@@ -290,8 +316,14 @@ pub struct Plan {
     pub class: AccuracyClass,
     /// Buffers; a launch names one by its index.
     pub buffers: Vec<PlannedBuffer>,
-    /// Smallest class first.
+    /// By width, smallest class first.
     pub steps: Vec<PlannedStep>,
+    /// Whether wide feeds are multiplied on matrices; where not, every feed is narrow.
+    pub matrices: bool,
+    /// For each part of a step beside its first: buffers, by index, and which it has in their stead.
+    pub beside: Vec<Vec<(usize, usize)>>,
+    /// Outputs of such a part, at most.
+    pub outputs_beside: u32,
     /// Positions.
     pub context: Context,
     /// How each kind of layer keeps them.
@@ -324,7 +356,19 @@ impl Plan {
         let lower = |n_ctx| lower::lower(graph, type_id, registry, &target.caps, options, n_ctx);
         let (lowered, context_reason) = memory::fitted(options.context, &target.caps, target.room, lower)?;
         let kernels = kernels::stage(&lowered.steps, registry, &target.caps)?;
-        let lower::Lowered { buffers, steps, context, groups, n_vocab, window, outputs, n_choices } = lowered;
+        let lower::Lowered {
+            buffers,
+            steps,
+            matrices,
+            beside,
+            outputs_beside,
+            context,
+            groups,
+            n_vocab,
+            window,
+            outputs,
+            n_choices,
+        } = lowered;
         Ok(Self {
             device: target.line(),
             unused: target.unused.clone(),
@@ -334,6 +378,9 @@ impl Plan {
             class: options.class,
             buffers,
             steps,
+            matrices,
+            beside,
+            outputs_beside,
             context,
             groups,
             n_vocab,
@@ -348,9 +395,19 @@ impl Plan {
         Need::of(&self.buffers)
     }
 
-    /// The smallest class with room for a step, by its index.
-    pub fn step_for(&self, rows: usize, outputs: usize) -> Option<usize> {
-        let fits = |c: StepClass| rows <= c.rows as usize && outputs <= c.outputs as usize;
+    /// How a feed is multiplied.
+    pub const fn width(&self, ids: usize, outputs: usize) -> Width {
+        match (self.matrices && ids > NARROW, outputs > NARROW) {
+            (false, _) => Width::Narrow,
+            (true, false) => Width::Wide,
+            (true, true) => Width::Whole,
+        }
+    }
+
+    /// The smallest class with room for feeds of a width, by its index.
+    pub fn step_for(&self, width: Width, rows: usize, outputs: usize) -> Option<usize> {
+        let fits =
+            |c: StepClass| width == c.width && rows <= c.rows as usize && outputs <= c.outputs as usize;
         self.steps.iter().position(|s| fits(s.class))
     }
 

@@ -72,9 +72,10 @@ impl Plan {
         let barriers = self.barriers(step);
         let waits = barriers.iter().filter(|wait| **wait).count();
         let (rows, outputs) = (step.class.rows, step.class.outputs);
+        let whose = if self.matrices { format!(" of {}", step.class.width) } else { String::new() };
         writeln!(
             f,
-            "step     of up to {rows} rows and {outputs} outputs: {} launches, {waits} barriers (|)",
+            "step     of up to {rows} rows and {outputs} outputs{whose}: {} launches, {waits} barriers (|)",
             barriers.len()
         )?;
         let mut writers = BTreeMap::new();

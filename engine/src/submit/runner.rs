@@ -1,7 +1,7 @@
 //! Runs recorded steps: seeds the step block where the device has not left it right, submits once, lets steps run ahead
 //! of what the host has read, and reads choices.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ use kiln_kernels::{
 };
 use kiln_runtime::{Gpu, Placement, RecordOptions, Recorded, Ticket};
 
-use super::step::Step;
-use crate::plan::{Holds, Plan, PlannedBuffer, RING_LINES};
+use super::step::{MAX_PARTS, Part};
+use crate::plan::{Holds, Plan, PlannedBuffer, RING_LINES, Width};
 use crate::record::{Pipelines, record};
 use crate::upload::Shared;
 
@@ -72,13 +72,24 @@ impl Drop for Own {
 
 /// Where the host writes and reads.
 struct Ports {
-    step: BufferId,
     /// Of each group.
     tables: Vec<BufferId>,
     samplers: BufferId,
+}
+
+/// Where a part of a step is: the first where all steps are, others beside it.
+struct Place {
+    /// By index in the plan.
+    buffers: Vec<BufferId>,
+    step: BufferId,
     logits: BufferId,
     ring: BufferId,
+    /// Choices of the last step's outputs.
+    chosen: Vec<u32>,
 }
+
+/// The classes of a step's parts, by index in the plan.
+type Classes = [Option<usize>; MAX_PARTS];
 
 /// A step that was submitted and whose choices nobody has read.
 struct Flight {
@@ -104,17 +115,14 @@ pub(super) struct Runner {
     plan: Arc<Plan>,
     pipelines: Arc<Mutex<Pipelines>>,
     record: RecordOptions,
-    /// Commands of each class, recorded when first needed. Dropped before the buffers that they use.
-    recorded: Vec<Option<Recorded>>,
-    /// By index in the plan.
-    buffers: Vec<BufferId>,
+    /// Commands of each class and of each mixture, recorded when first needed. Dropped before the buffers that they use.
+    recorded: BTreeMap<Classes, Recorded>,
+    places: Vec<Place>,
     ports: Ports,
     /// What the step block holds after the last step that was waited for; none where a choice is missing.
     left: Option<Vec<StepRow>>,
     /// Steps that followed it on the device's own choices.
     flights: VecDeque<Flight>,
-    /// Choices of the last step's outputs.
-    chosen: Vec<u32>,
     /// Steps that the device's ring has seen.
     done: u32,
     counts: StepCounts,
@@ -139,32 +147,38 @@ impl Runner {
                 None => own.allocate(buffer)?,
             });
         }
-        let port = |holds: &Holds| plan.find(holds).map_or(BufferId(u64::MAX), |i| buffers[i]);
+        let port = |holds: &Holds, of: &[BufferId]| plan.find(holds).map_or(BufferId(u64::MAX), |i| of[i]);
         let ports = Ports {
-            step: port(&Holds::Step),
-            tables: (0..plan.groups.len()).map(|group| port(&Holds::PageTable { group })).collect(),
-            samplers: port(&Holds::Samplers),
-            logits: port(&Holds::Logits),
-            ring: port(&Holds::Ring),
+            tables: (0..plan.groups.len()).map(|group| port(&Holds::PageTable { group }, &buffers)).collect(),
+            samplers: port(&Holds::Samplers, &buffers),
         };
+        let place = |own: &[(usize, usize)]| {
+            let mut of = buffers.clone();
+            own.iter().for_each(|(instead, own)| of[*instead] = buffers[*own]);
+            let (step, logits) = (port(&Holds::Step, &of), port(&Holds::Logits, &of));
+            Place { step, logits, ring: port(&Holds::Ring, &of), buffers: of, chosen: Vec::new() }
+        };
+        let places: Vec<Place> =
+            std::iter::once(place(&[])).chain(plan.beside.iter().map(|own| place(own))).collect();
         // Every slot chooses, also where nobody asks; the ring is of no step yet.
         gpu.write(
             ports.samplers,
             0,
             &bytes(&Chain::GREEDY.words(&[], 0).repeat(plan.context.n_slots as usize)),
         )?;
-        gpu.write(ports.ring, 0, &vec![0; 4 * (RING_LINES * plan.n_choices) as usize])?;
+        for place in &places {
+            gpu.write(place.ring, 0, &vec![0; 4 * (RING_LINES * plan.n_choices) as usize])?;
+        }
         Ok(Self {
             gpu: gpu.clone(),
             plan: Arc::clone(plan),
             pipelines: Arc::clone(&weights.pipelines),
             record,
-            recorded: plan.steps.iter().map(|_| None).collect(),
-            buffers,
+            recorded: BTreeMap::new(),
+            places,
             ports,
             left: None,
             flights: VecDeque::new(),
-            chosen: Vec::new(),
             done: 0,
             counts: StepCounts::default(),
             _own: own,
@@ -176,35 +190,64 @@ impl Runner {
         self.counts
     }
 
-    /// Runs one step until its choices are here, or its end where there are none. While the host waits, up to `ahead`
-    /// more steps are submitted, each on the choices of the one before; they become steps when they are asked for.
-    /// `None` where logits are wanted, which a later step would overwrite.
-    pub(super) fn run(&mut self, step: &Step, ahead: Option<usize>) -> Result<(), LaunchError> {
-        if ahead.is_some() && self.flew(step) {
+    /// Runs the parts of a step in one command, until its choices are here, or its end where there are none.
+    ///
+    /// While the host waits for a step of one part, up to `ahead` more are submitted, each on the choices of the one
+    /// before; they become steps when they are asked for. `None` where logits are wanted, which a later step would
+    /// overwrite.
+    pub(super) fn run(&mut self, parts: &[Part], ahead: Option<usize>) -> Result<(), LaunchError> {
+        self.places.iter_mut().for_each(|place| place.chosen.clear());
+        let [part] = parts else { return self.run_beside(parts) };
+        if ahead.is_some() && self.flew(parts) {
             self.counts.ahead += 1;
         } else {
-            self.submit_first(step)?;
+            self.submit_first(part)?;
         }
         let most = ahead.unwrap_or(0).min(MAX_AHEAD);
-        while self.flights.len() <= most && step.outputs.len() <= self.plan.n_choices as usize {
+        while self.flights.len() <= most && part.outputs.len() <= self.plan.n_choices as usize {
             let Some(last) = self.flights.back() else { break };
             let n = last.next.len();
             let next = last.next.iter().map(|(position, slot)| (position + 1, *slot)).collect();
-            self.submit(n, n, next)?;
+            let class = self.class(Width::Narrow, n, n);
+            self.submit(alone(class), next)?;
         }
-        self.land(step)?;
-        if self.chosen.contains(&NO_CHOICE) && !self.flights.is_empty() {
+        self.land(part)?;
+        if self.places[0].chosen.contains(&NO_CHOICE) && !self.flights.is_empty() {
             // Its logits, which say why, are gone.
-            self.submit_first(step)?;
-            self.land(step)?;
+            self.submit_first(part)?;
+            self.land(part)?;
         }
         Ok(())
     }
 
-    /// Whether a step is what the last one left.
-    fn follows(&self, step: &Step) -> bool {
+    /// Runs parts beside each other; what follows is not on the device then.
+    fn run_beside(&mut self, parts: &[Part]) -> Result<(), LaunchError> {
+        self.settle()?;
+        self.left = None;
+        let mut classes = [None; MAX_PARTS];
+        for (class, part) in classes.iter_mut().zip(parts) {
+            *class = Some(self.class(part.width, part.ids.len(), part.outputs.len()));
+        }
+        self.record(classes)?;
+        for (place, part) in self.places.iter().zip(parts) {
+            self.counts.seeds += 1;
+            self.gpu.write(place.step, 0, &bytes(&part.block(self.plan.window, self.done)))?;
+        }
+        self.submit(classes, Vec::new())?;
+        let Some(flight) = self.flights.pop_front() else { return Ok(()) };
+        self.gpu.wait(&flight.ticket, None)?;
+        for (at, part) in parts.iter().enumerate() {
+            let n = part.outputs.len().min(self.plan.n_choices as usize);
+            self.read_ring(at, flight.done, n)?;
+            self.has_all(at, n)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a part is what the last step left.
+    fn follows(&self, part: &Part) -> bool {
         self.left.as_ref().is_some_and(|left| {
-            left.iter().copied().eq(step.rows()) && step.outputs.iter().copied().eq(0..count(left.len()))
+            left.iter().copied().eq(part.rows()) && part.outputs.iter().copied().eq(0..count(left.len()))
         })
     }
 
@@ -214,8 +257,8 @@ impl Runner {
     }
 
     /// Whether a step runs already.
-    pub(super) fn flew(&self, step: &Step) -> bool {
-        self.is_ahead() && self.follows(step)
+    pub(super) fn flew(&self, parts: &[Part]) -> bool {
+        self.is_ahead() && matches!(parts, [part] if self.follows(part))
     }
 
     /// Waits for what ran ahead, and takes it back; the step block then holds nothing.
@@ -228,24 +271,24 @@ impl Runner {
         Ok(())
     }
 
-    /// Submits a step with nothing before it that the host has not read.
-    fn submit_first(&mut self, step: &Step) -> Result<(), LaunchError> {
-        let class = self.class(step.ids.len(), step.outputs.len());
-        self.record(class)?;
+    /// Submits a step of one part with nothing before it that the host has not read.
+    fn submit_first(&mut self, part: &Part) -> Result<(), LaunchError> {
+        let classes = alone(self.class(part.width, part.ids.len(), part.outputs.len()));
+        self.record(classes)?;
         self.settle()?;
-        if !self.follows(step) {
+        if !self.follows(part) {
             self.counts.seeds += 1;
-            self.gpu.write(self.ports.step, 0, &bytes(&step.block(self.plan.window, self.done)))?;
+            let block = part.block(self.plan.window, self.done);
+            self.gpu.write(self.places[0].step, 0, &bytes(&block))?;
         }
-        let rows: Vec<_> = step.rows().collect();
+        let rows: Vec<_> = part.rows().collect();
         let place = |row: &u32| (rows[*row as usize].position + 1, rows[*row as usize].slot);
-        self.submit(step.ids.len(), step.outputs.len(), step.outputs.iter().map(place).collect())
+        self.submit(classes, part.outputs.iter().map(place).collect())
     }
 
-    fn submit(&mut self, rows: usize, outputs: usize, next: Vec<(u32, u32)>) -> Result<(), LaunchError> {
-        let class = self.class(rows, outputs);
-        self.record(class)?;
-        let Some(recorded) = &self.recorded[class] else { return Ok(()) };
+    fn submit(&mut self, classes: Classes, next: Vec<(u32, u32)>) -> Result<(), LaunchError> {
+        self.record(classes)?;
+        let Some(recorded) = self.recorded.get(&classes) else { return Ok(()) };
         let ticket = recorded.submit()?;
         self.counts.steps += 1;
         self.flights.push_back(Flight { ticket, done: self.done, next });
@@ -253,42 +296,42 @@ impl Runner {
         Ok(())
     }
 
-    fn class(&self, rows: usize, outputs: usize) -> usize {
-        self.plan.step_for(rows, outputs).unwrap_or(self.plan.steps.len() - 1)
+    fn class(&self, width: Width, rows: usize, outputs: usize) -> usize {
+        self.plan.step_for(width, rows, outputs).unwrap_or(self.plan.steps.len() - 1)
     }
 
-    fn record(&mut self, class: usize) -> Result<(), LaunchError> {
-        if self.recorded[class].is_none() {
+    fn record(&mut self, classes: Classes) -> Result<(), LaunchError> {
+        if !self.recorded.contains_key(&classes) {
             let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
-            let planned = &self.plan.steps[class];
-            self.recorded[class] =
-                Some(record(&self.gpu, planned, &self.buffers, &mut pipelines, self.record)?);
+            let parts = classes.iter().flatten().zip(&self.places);
+            let parts: Vec<_> =
+                parts.map(|(class, place)| (&self.plan.steps[*class], &place.buffers[..])).collect();
+            let recorded = record(&self.gpu, &parts, &mut pipelines, self.record)?;
+            self.recorded.insert(classes, recorded);
             self.counts.recordings += 1;
         }
         Ok(())
     }
 
     /// Reads what the oldest step in flight chose, which the device has made the rows of the next.
-    fn land(&mut self, step: &Step) -> Result<(), LaunchError> {
-        self.chosen.clear();
+    fn land(&mut self, part: &Part) -> Result<(), LaunchError> {
+        self.places[0].chosen.clear();
         self.left = None;
         let Some(flight) = self.flights.pop_front() else { return Ok(()) };
         let n_chosen = flight.next.len().min(self.plan.n_choices as usize);
         if n_chosen == 0 || !self.look(&flight, n_chosen)? {
             self.gpu.wait(&flight.ticket, None)?;
-            self.read_ring(&flight, n_chosen)?;
+            self.read_ring(0, flight.done, n_chosen)?;
         }
-        if self.chosen.len() < n_chosen {
-            let reason = "its command has ended and the ring of choices has none of it".to_owned();
-            return Err(DeviceError::Refused { kernel: "advance".to_owned(), reason }.into());
-        }
-        if !self.chosen.contains(&NO_CHOICE) && n_chosen == step.outputs.len() {
+        self.has_all(0, n_chosen)?;
+        let chosen = &self.places[0].chosen;
+        if !chosen.contains(&NO_CHOICE) && n_chosen == part.outputs.len() {
             let next = |((position, slot), token): (&(u32, u32), &u32)| StepRow {
                 token: *token,
                 position: *position,
                 slot: *slot,
             };
-            self.left = Some(flight.next.iter().zip(&self.chosen).map(next).collect());
+            self.left = Some(flight.next.iter().zip(chosen).map(next).collect());
         }
         Ok(())
     }
@@ -301,8 +344,8 @@ impl Runner {
         let started = Instant::now();
         while started.elapsed() < LOOKING {
             for _ in 0..LOOKS {
-                self.read_ring(flight, n_chosen)?;
-                if self.chosen.len() == n_chosen {
+                self.read_ring(0, flight.done, n_chosen)?;
+                if self.places[0].chosen.len() == n_chosen {
                     return Ok(true);
                 }
                 std::hint::spin_loop();
@@ -311,30 +354,40 @@ impl Runner {
         Ok(false)
     }
 
-    /// The step's choices, as far as the device has written them.
-    fn read_ring(&mut self, flight: &Flight, n_chosen: usize) -> Result<(), LaunchError> {
-        let line = u64::from(flight.done % RING_LINES) * u64::from(self.plan.n_choices);
-        while self.chosen.len() < n_chosen {
-            let word = self.gpu.peek(self.ports.ring, 4 * (line + self.chosen.len() as u64))?;
-            match ring_choice(flight.done, word) {
-                Some(choice) => self.chosen.push(choice),
+    /// The choices of a part, as far as the device has written them.
+    fn read_ring(&mut self, place: usize, done: u32, n_chosen: usize) -> Result<(), LaunchError> {
+        let Place { ring, chosen, .. } = &mut self.places[place];
+        let line = u64::from(done % RING_LINES) * u64::from(self.plan.n_choices);
+        while chosen.len() < n_chosen {
+            let word = self.gpu.peek(*ring, 4 * (line + chosen.len() as u64))?;
+            match ring_choice(done, word) {
+                Some(choice) => chosen.push(choice),
                 None => break,
             }
         }
         Ok(())
     }
 
-    /// The choice of output `o` of the last step; none where its row of logits allows none.
-    pub(super) fn chosen(&self, o: usize) -> Option<u32> {
-        self.chosen.get(o).copied().filter(|token| *token != NO_CHOICE)
+    /// Whether a part whose command has ended has made all its choices.
+    fn has_all(&self, place: usize, n_chosen: usize) -> Result<(), LaunchError> {
+        if self.places[place].chosen.len() < n_chosen {
+            let reason = "its command has ended and the ring of choices has none of it".to_owned();
+            return Err(DeviceError::Refused { kernel: "advance".to_owned(), reason }.into());
+        }
+        Ok(())
     }
 
-    /// Logits of `n` outputs of the last step from output `first` on, `[n, n_vocab]`.
-    pub(super) fn logits(&mut self, first: usize, n: usize) -> Result<Vec<f32>, LaunchError> {
+    /// The choice of output `o` of a part of the last step; none where its row of logits allows none.
+    pub(super) fn chosen(&self, part: usize, o: usize) -> Option<u32> {
+        self.places[part].chosen.get(o).copied().filter(|token| *token != NO_CHOICE)
+    }
+
+    /// Logits of `n` outputs of a part of the last step from output `first` on, `[n, n_vocab]`.
+    pub(super) fn logits(&mut self, part: usize, first: usize, n: usize) -> Result<Vec<f32>, LaunchError> {
         self.counts.logits += 1;
         let row = 4 * self.plan.n_vocab as usize;
         let mut rows = vec![0; n * row];
-        self.gpu.read(self.ports.logits, (first * row) as u64, &mut rows)?;
+        self.gpu.read(self.places[part].logits, (first * row) as u64, &mut rows)?;
         Ok(rows.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
 
@@ -353,7 +406,7 @@ impl Runner {
 
     /// Buffers of keys and values with the bytes of a page in each and the group whose pages it has, layer by layer.
     fn stores(&self) -> impl Iterator<Item = (BufferId, u64, usize)> {
-        let all = self.plan.buffers.iter().zip(&self.buffers);
+        let all = self.plan.buffers.iter().zip(&self.places[0].buffers);
         all.filter_map(|(b, id)| match b.holds {
             Holds::Keys { group, .. } | Holds::Values { group, .. } => {
                 Some((*id, b.bytes / u64::from(self.plan.groups[group].n_pages), group))
@@ -396,6 +449,11 @@ impl Runner {
     pub(super) fn page_bytes(&self) -> Vec<usize> {
         self.stores().map(|(_, bytes, _)| usize::try_from(bytes).unwrap_or(usize::MAX)).collect()
     }
+}
+
+/// A step of one part.
+const fn alone(class: usize) -> Classes {
+    [Some(class), None, None]
 }
 
 fn count(n: usize) -> u32 {

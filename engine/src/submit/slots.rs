@@ -1,6 +1,8 @@
 //! The sequences of a model on a device, each known by an id: fed together, cloned, rewound, saved, put aside.
 
+use std::cmp::Reverse;
 use std::ops::Range;
+use std::sync::Arc;
 
 use kiln_abi::LaunchError;
 use kiln_kernels::{kv_store::PAGE, reference::Penalties, sample::Chain};
@@ -8,9 +10,9 @@ use kiln_kernels::{kv_store::PAGE, reference::Penalties, sample::Chain};
 use super::pages::{Missing, Pages};
 use super::runner::{MAX_AHEAD, Runner, StepCounts};
 use super::saved::{Layout, Opened};
-use super::step::{Span, Step};
+use super::step::{MAX_PARTS, Part, Span};
 use crate::forward::{Choice, ForwardError};
-use crate::plan::Plan;
+use crate::plan::{Plan, Width};
 
 /// A sequence. The id of one that has ended is never given again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,11 +99,9 @@ pub struct Slots {
     sequences: Vec<Option<Sequence>>,
     n_made: u64,
     n_steps: u64,
+    plan: Arc<Plan>,
     n_ctx: usize,
     n_vocab: usize,
-    window: usize,
-    most_outputs: usize,
-    max_pages: u32,
     /// Steps that may run ahead of what was asked for.
     run_ahead: usize,
 }
@@ -110,20 +110,18 @@ pub struct Slots {
 pub const RUN_AHEAD: usize = 1;
 
 impl Slots {
-    pub(super) fn new(runner: Runner, plan: &Plan, layout: Layout) -> Self {
+    pub(super) fn new(runner: Runner, plan: &Arc<Plan>, layout: Layout) -> Self {
         let context = plan.context;
         Self {
             runner,
             pages: Pages::new(context.n_slots, &plan.groups, PAGE),
             layout,
+            plan: Arc::clone(plan),
             sequences: (0..context.n_slots).map(|_| None).collect(),
             n_made: 0,
             n_steps: 0,
             n_ctx: context.n_ctx as usize,
             n_vocab: plan.n_vocab as usize,
-            window: plan.window as usize,
-            most_outputs: plan.outputs as usize,
-            max_pages: context.max_pages,
             run_ahead: RUN_AHEAD,
         }
     }
@@ -288,7 +286,7 @@ impl Slots {
     /// # Errors
     /// Sequences or ids that do not fit, or the device's failure; all sequences are then as before.
     pub fn step(&mut self, feeds: &[Feed<'_>]) -> Result<Vec<Got>, ForwardError> {
-        let step = self.describe(feeds)?;
+        let (step, parts_of) = self.describe(feeds)?;
         let slots: Vec<SlotId> = feeds.iter().map(|feed| feed.slot).collect();
         let untold = self.untold(feeds)?;
         let ahead = Self::wanted_ahead(feeds);
@@ -309,8 +307,9 @@ impl Slots {
             sequence.n_past += feed.ids.len();
             sequence.last_fed = n_steps;
         }
-        let mut first = 0;
-        feeds.iter().map(|feed| self.results(feed, &mut first)).collect()
+        let mut firsts = [0; MAX_PARTS];
+        let each = feeds.iter().zip(parts_of);
+        each.map(|(feed, part)| self.results(feed, part, &mut firsts[part])).collect()
     }
 
     /// Waits for what ran ahead and takes it back: its positions and their pages.
@@ -385,33 +384,57 @@ impl Slots {
         Ok(untold)
     }
 
-    /// The step that the feeds make together.
-    fn describe(&self, feeds: &[Feed<'_>]) -> Result<Step, ForwardError> {
+    /// The parts of the step that the feeds make together, and the part of each feed.
+    fn describe(&self, feeds: &[Feed<'_>]) -> Result<(Vec<Part>, Vec<usize>), ForwardError> {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let mut step = Step::default();
+        let mut parts: Vec<Part> = Vec::new();
+        let mut widths = Vec::with_capacity(feeds.len());
         for (at, feed) in feeds.iter().enumerate() {
             let sequence = self.get(feed.slot)?;
             if feeds[..at].iter().any(|other| other.slot == feed.slot) {
                 return Err(ForwardError::UnknownSlot);
             }
             ForwardError::check(feed.ids, sequence.n_past, sequence.n_ctx, self.n_vocab)?;
-            let (first, n) = (count(step.ids.len()), count(feed.ids.len()));
-            step.spans.push(Span { slot: count(feed.slot.index), pos0: count(sequence.n_past), n_rows: n });
-            step.ids.extend_from_slice(feed.ids);
+            let n = feed.ids.len();
             let outputs = match &feed.want {
                 Want::Nothing => 0..0,
-                Want::Logits(range) => count(range.start).min(n)..count(range.end).min(n),
+                Want::Logits(range) => range.start.min(n)..range.end.min(n),
                 Want::Choice | Want::Draw(_) => n.saturating_sub(1)..n,
             };
-            step.outputs.extend(outputs.map(|row| first + row));
+            let width = self.plan.width(n, outputs.len());
+            widths.push(width);
+            let known = parts.iter().position(|part| part.width == width);
+            let part = known.unwrap_or_else(|| {
+                parts.push(Part::new(width));
+                parts.len() - 1
+            });
+            let part = &mut parts[part];
+            let first = part.ids.len();
+            let (slot, pos0) = (count(feed.slot.index), count(sequence.n_past));
+            part.spans.push(Span { slot, pos0, n_rows: count(n) });
+            part.ids.extend_from_slice(feed.ids);
+            part.outputs.extend(outputs.map(|row| count(first + row)));
         }
-        match (step.ids.len(), step.outputs.len()) {
-            (rows, _) if rows > self.window => Err(ForwardError::TooManyRows { rows, most: self.window }),
-            (_, outputs) if outputs > self.most_outputs => {
-                Err(ForwardError::TooManyOutputs { outputs, most: self.most_outputs })
-            }
-            _ => Ok(step),
+        let (window, most) = (self.plan.window as usize, self.plan.outputs as usize);
+        let beside = self.plan.outputs_beside as usize;
+        // The first place has room for more outputs than those beside it; who asks for many logits always gets it.
+        parts.sort_by_key(|part| {
+            (part.width != Width::Whole, part.outputs.len() <= beside, Reverse(part.width))
+        });
+        let sum = |of: fn(&Part) -> usize| parts.iter().map(of).sum::<usize>();
+        let (rows, outputs) = (sum(|part| part.ids.len()), sum(|part| part.outputs.len()));
+        if rows > window {
+            return Err(ForwardError::TooManyRows { rows, most: window });
         }
+        if outputs > most {
+            return Err(ForwardError::TooManyOutputs { outputs, most });
+        }
+        if let Some(part) = parts.iter().skip(1).find(|part| part.outputs.len() > beside) {
+            return Err(ForwardError::TooManyOutputs { outputs: part.outputs.len(), most: beside });
+        }
+        let part_of = |width: &Width| parts.iter().position(|part| part.width == *width).unwrap_or(0);
+        let parts_of = widths.iter().map(part_of).collect();
+        Ok((parts, parts_of))
     }
 
     /// Brings every sequence of a step to the device, with pages for its new positions.
@@ -493,34 +516,34 @@ impl Slots {
         self.write_table()
     }
 
-    /// What a feed asked for, its outputs starting at `first`, which moves past them.
-    fn results(&mut self, feed: &Feed<'_>, first: &mut usize) -> Result<Got, ForwardError> {
+    /// What a feed asked for, its outputs starting at `first` of its part, which moves past them.
+    fn results(&mut self, feed: &Feed<'_>, part: usize, first: &mut usize) -> Result<Got, ForwardError> {
         let start = *first;
         Ok(match &feed.want {
             Want::Nothing => Got::Nothing,
             Want::Logits(range) => {
                 let n = range.end.min(feed.ids.len()).saturating_sub(range.start);
                 *first += n;
-                Got::Logits(self.runner.logits(start, n)?)
+                Got::Logits(self.runner.logits(part, start, n)?)
             }
             Want::Choice | Want::Draw(_) if feed.ids.is_empty() => Got::Nothing,
             Want::Choice | Want::Draw(_) => {
                 *first += 1;
-                let chosen = self.runner.chosen(start);
+                let chosen = self.runner.chosen(part, start);
                 let chain = if let Want::Draw(draw) = &feed.want { draw.chain } else { Chain::GREEDY };
                 let sequence = self.get_mut(feed.slot)?;
                 let known = sequence.n_past + 1;
                 sequence.sampler = chosen.map(|id| Told { chain, known: (known, id) });
                 Got::Choice(match chosen {
                     Some(token) => Choice::Token(token),
-                    None => Choice::Logits(self.runner.logits(start, 1)?),
+                    None => Choice::Logits(self.runner.logits(part, start, 1)?),
                 })
             }
         })
     }
 
     fn write_table(&mut self) -> Result<(), ForwardError> {
-        let tables = self.pages.tables(self.max_pages);
+        let tables = self.pages.tables(self.plan.context.max_pages);
         Ok(self.runner.write_tables(&tables).map_err(LaunchError::from)?)
     }
 

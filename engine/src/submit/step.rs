@@ -1,6 +1,11 @@
-//! One step: what is fed, of which sequences, and whose logits are asked for.
+//! One step: what is fed, of which sequences, and whose logits are asked for; in parts of feeds that are multiplied alike.
 
 use kiln_kernels::step::{DONE_WORD, StepRow, step_block};
+
+use crate::plan::Width;
+
+/// Parts of a step, at most: one of each width.
+pub(super) const MAX_PARTS: usize = 3;
 
 /// Rows of one sequence that follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,9 +18,11 @@ pub(super) struct Span {
     pub(super) n_rows: u32,
 }
 
-/// Decode of n sequences is n spans of one row, a prefill window one span of many, both together a step like any.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Step {
+/// The feeds of one width: decode of n sequences is n spans of one row, a prefill window one span of many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    /// How they are multiplied.
+    pub(super) width: Width,
     /// In the order of their rows.
     pub(super) spans: Vec<Span>,
     /// A token id for each row.
@@ -24,7 +31,11 @@ pub(super) struct Step {
     pub(super) outputs: Vec<u32>,
 }
 
-impl Step {
+impl Part {
+    pub(super) const fn new(width: Width) -> Self {
+        Self { width, spans: Vec::new(), ids: Vec::new(), outputs: Vec::new() }
+    }
+
     /// The rows of all spans.
     pub(super) fn rows(&self) -> impl Iterator<Item = StepRow> {
         let places = self.spans.iter().flat_map(|s| (0..s.n_rows).map(|i| (s.slot, s.pos0 + i)));
@@ -41,16 +52,17 @@ impl Step {
 
 #[cfg(test)]
 mod tests {
-    use super::{Span, Step};
+    use super::{Part, Span};
+    use crate::plan::Width;
 
     #[test]
-    fn a_prefill_chunk_beside_decode_rows_is_one_step() {
+    fn short_feeds_of_several_sequences_are_one_part() {
         let spans = vec![
             Span { slot: 2, pos0: 9, n_rows: 1 },
             Span { slot: 0, pos0: 255, n_rows: 2 },
             Span { slot: 1, pos0: 0, n_rows: 1 },
         ];
-        let step = Step { spans, ids: vec![50, 60, 61, 70], outputs: vec![0, 2, 3] };
+        let step = Part { width: Width::Narrow, spans, ids: vec![50, 60, 61, 70], outputs: vec![0, 2, 3] };
         let places: Vec<_> = step.rows().map(|r| (r.token, r.position, r.slot)).collect();
         assert_eq!(places, [(50, 9, 2), (60, 255, 0), (61, 256, 0), (70, 0, 1)]);
         let block = step.block(5, 9);

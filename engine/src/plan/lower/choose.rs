@@ -27,7 +27,7 @@ impl Planner<'_> {
     pub(super) fn cap_logits(&mut self, step: &mut Step, cap: f32) -> Result<(), PlanError> {
         let n = index("the vocabulary", self.graph.n_vocab())?;
         let args = SoftCapArgs {
-            x: self.range(self.fixed.logits).into(),
+            x: self.logits(step.class).into(),
             step: self.range(self.fixed.output_step).into(),
             p: SoftCapPush { rows: step.class.outputs, n, cap },
         };
@@ -37,11 +37,11 @@ impl Planner<'_> {
 
     /// The choice of each output, which becomes a row of the next step.
     pub(super) fn choose(&mut self, step: &mut Step) {
-        let StepClass { rows, outputs } = step.class;
+        let StepClass { rows, outputs, .. } = step.class;
         let (n, n_slots) = (self.graph.n_vocab() as u32, self.context.n_slots);
         let outputs = outputs.min(self.n_choices);
         let p = SamplePush { rows, outputs, n, chunk: sample::chunk(n), n_slots };
-        let (x, samplers) = (self.range(self.fixed.logits), self.range(self.fixed.samplers));
+        let (x, samplers) = (self.logits(step.class), self.range(self.fixed.samplers));
         let (best, counts) = (self.range(self.fixed.firsts), self.range(self.fixed.counts));
         let (list, block) = (self.range(self.fixed.candidates), self.range(self.fixed.step));
         let chosen = self.range(self.fixed.chosen);

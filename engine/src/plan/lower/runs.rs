@@ -11,7 +11,7 @@ use kiln_kernels::{
 
 use super::{Planner, Step, index, pages::LayerPages};
 use crate::graph::{Activation, Op, RopePairs, TensorId, ValueId};
-use crate::plan::{PlanError, StepClass, runs::Run, scratch::Scratch};
+use crate::plan::{PlanError, StepClass, Width, runs::Run, scratch::Scratch};
 
 impl Planner<'_> {
     /// The longest run from node `at` on that this device has launches for.
@@ -40,7 +40,7 @@ impl Planner<'_> {
                     && self.format(w)?.id == self.format(v)?.id;
                 same && self.matrix(w)?.1.len() == 1
                     && self.matrix(v)?.1.len() == 1
-                    && !self.on_matrices(class, w)?
+                    && !self.is_wide(class, w)?
             }
             (Run::Heads { .. }, [.., attention]) => {
                 let Op::Attention { attention: words, .. } = attention.op else { return Ok(false) };
@@ -106,7 +106,7 @@ impl Planner<'_> {
                 Op::Linear { weight, .. } if value != self.graph.hidden => {
                     // Who makes a value makes blocks of two planes alone.
                     let two = Arm::Dot4(Planes::Two);
-                    let packed = !self.on_matrices(class, weight)? && self.arm(class, weight)? == two;
+                    let packed = !self.is_wide(class, weight)? && self.arm(class, weight)? == two;
                     (rows, blocks) = (rows || !packed, blocks || packed);
                 }
                 _ => rows = true,
@@ -116,10 +116,15 @@ impl Planner<'_> {
     }
 
     /// Whether the rows of a step are multiplied with a tensor as matrices.
-    fn on_matrices(&self, class: StepClass, weight: TensorId) -> Result<bool, PlanError> {
+    fn is_wide(&self, class: StepClass, weight: TensorId) -> Result<bool, PlanError> {
+        Ok(class.width != Width::Narrow && self.on_matrices(class.rows, weight)?)
+    }
+
+    /// Whether so many rows of wide feeds are multiplied with a tensor as matrices.
+    pub(super) fn on_matrices(&self, rows: u32, weight: TensorId) -> Result<bool, PlanError> {
         let shape = &self.graph.tensors[weight.0].shape;
         let (m, k) = (index("a matrix's number of rows", shape[0])?, index("a row", shape[1])?);
-        Ok(self.gemm(self.format(weight)?, [class.rows, m, k]).is_some())
+        Ok(self.gemm(true, self.format(weight)?, [rows, m, k]).is_some())
     }
 
     /// The arm of the gemv with a matrix.
