@@ -11,7 +11,7 @@ use crate::forward::{Backend, Choice, Forward, ForwardError, PREFILL_WINDOW, fee
 use crate::gguf::{Gguf, GgufError};
 use crate::graph::TensorId;
 use crate::models::{self, Declined, Model};
-use crate::plan::{Plan, PlanOptions, Target};
+use crate::plan::{Plan, PlanOptions, Target, log_declines};
 use crate::reference::{self, LoadError, Threads};
 use crate::sample::{SampleError, SampleOptions, Sampler};
 use crate::submit::{DeviceLoadError, DeviceModel};
@@ -87,7 +87,9 @@ impl ModelFile {
     /// A broken file or a declined model.
     pub fn open(path: &Path, registry: &Registry) -> Result<Self, Error> {
         let gguf = Gguf::open(path, registry)?;
-        let model = models::describe(&gguf)?;
+        let model = models::describe(&gguf).inspect_err(|declined| {
+            declined.reasons.iter().for_each(|reason| tracing::info!("declined: {reason}"));
+        })?;
         Ok(Self { gguf, model })
     }
 
@@ -98,7 +100,9 @@ impl ModelFile {
     pub fn plan(&self, registry: &Registry, target: &Target, options: PlanOptions) -> Result<Plan, Error> {
         let graph = &self.model.graph;
         let type_id = |t: TensorId| self.gguf.tensor(&graph.tensors[t.0].name).map(|t| t.type_id);
-        Ok(Plan::new(graph, &type_id, registry, target, options).map_err(DeviceLoadError::from)?)
+        let plan = Plan::new(graph, &type_id, registry, target, options);
+        log_declines(&plan);
+        Ok(plan.map_err(DeviceLoadError::from)?)
     }
 
     /// Brings the weights to a device; `progress` counts weights.

@@ -6,6 +6,7 @@
 
 mod shapes;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use kiln_abi::spirv::Capability;
@@ -181,11 +182,36 @@ fn every_refusal_has_a_neighbor_that_is_planned() {
     assert!(matches!(endless, Some(PlanError::TooLarge { .. })), "{endless:?}");
     let long = changed(|_| (), |_| (), known, ContextWish::Exactly(1 << 31)).err();
     assert!(matches!(long, Some(PlanError::Binding { .. })), "{long:?}");
-    // Each is a sentence that names what it is about.
-    for refusal in [unknown, ragged, wide, recurrent, capped, endless, long].into_iter().flatten() {
+    for context in [ContextWish::Exactly(512), ContextWish::Exactly(1 << 15)] {
+        assert_eq!(changed(|_| (), |_| (), known, context).err(), None, "a shorter context is planned");
+    }
+    let many = |n_vocab| changed(|s| s.n_vocab = n_vocab, |_| (), known, short).err();
+    let babel = many(1 << 20);
+    assert!(matches!(babel, Some(PlanError::Vocabulary { found: 0x10_0000 })), "{babel:?}");
+    assert_eq!(many((1 << 20) - 2), None);
+    // What the device lacks, and room: their neighbors are in the tests above.
+    let on = |edit: &dyn Fn(&mut Target)| {
+        let mut target = device("h200");
+        edit(&mut target);
+        plan(&SHAPES[0], &target, ContextWish::Exactly(512)).err()
+    };
+    assert_eq!(on(&|_| ()), None);
+    let lacks = on(&|t| t.caps.limits.max_grid = [1; 3]);
+    let tight = on(&|t| t.room.bytes = 1 << 20);
+    let refusals = [unknown, ragged, wide, recurrent, capped, endless, long, babel, lacks, tight];
+    let mut seen = BTreeSet::new();
+    for refusal in refusals.into_iter().flatten() {
+        // Each is a sentence that names what it is about.
         let text = refusal.to_string();
         assert!(text.len() > 20 && text.lines().count() == 1, "{text}");
+        let name = format!("{refusal:?}");
+        seen.insert(name.split(' ').next().unwrap().to_owned());
     }
+    // Every reason that there is.
+    let all = include_str!("../src/plan/error.rs").lines().filter_map(|line| line.strip_prefix("    "));
+    let names = all.filter(|line| line.starts_with(char::is_uppercase));
+    let names: BTreeSet<_> = names.map(|line| line.trim_end_matches([' ', '{', ',']).to_owned()).collect();
+    assert_eq!(seen, names);
 }
 
 #[test]

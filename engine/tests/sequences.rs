@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod events;
 mod fetched;
 mod slots;
 mod tiny;
@@ -66,7 +67,7 @@ fn a_prefill_chunk_beside_decode_rows_changes_none_of_them() {
     feed(&model, b, &ids(2, 300));
     let [fork_a, fork_b] = [a, b].map(|slot| model.slots().fork(slot).unwrap());
     let expected = (choose(&model, fork_a, &[5]), one(&model, fork_b, 6));
-    // As many rows as have a command in which none are multiplied as matrices.
+    // Short enough for each of its rows to be what it is alone.
     let chunk = ids(3, 12);
     let feeds = [
         Feed { slot: a, ids: &[5], want: Want::Choice },
@@ -159,6 +160,40 @@ fn what_a_feed_gets_depends_on_nobody_else_in_the_step() {
         let pieces = Got::Logits(pieces.collect());
         assert_eq!(pieces != alone(&model, &[whole])[0], model.plan().matrices, "{name}");
     }
+    clean(&gpu);
+}
+
+#[test]
+fn calls_within_calls_and_threads_beside_each_other_do_not_wait_for_themselves() {
+    let Some(gpu) = gpu() else { return };
+    let model = &load(&gpu, &tiny("llama").file(), OPTIONS);
+    let text = &ids(1, 6);
+    let (done, all_done) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let answers = [0, 1, 2].map(|_| {
+            let done = done.clone();
+            scope.spawn(move || {
+                let slot = model.slots().fork(model.slots().start(N_CTX).unwrap()).unwrap();
+                let want = Want::Logits(model.slots().n_past(slot).unwrap()..text.len());
+                let got = model.slots().step(&[Feed { slot, ids: text, want }]).map(|got| {
+                    let saved = model.slots().save(slot).unwrap();
+                    (got, model.slots().n_past(model.slots().load(&saved, N_CTX).unwrap()).unwrap())
+                });
+                done.send(()).unwrap();
+                got.unwrap()
+            })
+        });
+        for _ in 0..3 {
+            if all_done.recv_timeout(std::time::Duration::from_secs(60)).is_err() {
+                // What waits for itself is never joined.
+                eprintln!("a call waits for itself");
+                std::process::exit(1);
+            }
+        }
+        let [first, rest @ ..] = answers.map(|thread| thread.join().unwrap());
+        assert_eq!(first.1, text.len());
+        assert!(rest.iter().all(|other| *other == first), "threads get what one gets");
+    });
     clean(&gpu);
 }
 
@@ -314,6 +349,29 @@ fn sequences_that_do_not_fit_together_take_turns() {
     let feeds = pairs.iter().map(|(slot, _)| Feed { slot: *slot, ids: &[1], want: Want::Nothing });
     let refused = model.slots().step(&feeds.collect::<Vec<_>>()).unwrap_err();
     assert!(matches!(refused, ForwardError::NoPages { .. }), "{refused}");
+    clean(&gpu);
+}
+
+#[test]
+fn a_load_logs_what_it_declines_once() {
+    let Some(gpu) = gpu() else { return };
+    let file = tiny("llama").file();
+    for load_again in [false, true] {
+        let (model, logged) = events::declines(|| load(&gpu, &file, OPTIONS));
+        assert_eq!(logged, model.plan().declines, "load again: {load_again}");
+        assert_eq!(logged.is_empty(), model.plan().matrices);
+        // Sequences and steps add nothing.
+        let (_, logged) =
+            events::declines(|| choose(&model, model.slots().start(N_CTX).unwrap(), &ids(1, 20)));
+        assert_eq!(logged, [""; 0]);
+    }
+    let registry = Registry::builtin();
+    let options = PlanOptions { context: ContextWish::Exactly(1 << 40), ..OPTIONS };
+    let (refused, logged) = events::declines(|| {
+        DeviceModel::load(&gpu, &file.gguf, &file.model.graph, &registry, options, &|_, _| ())
+    });
+    let refused = refused.err().unwrap().to_string();
+    assert!(logged.len() == 1 && refused.starts_with(&logged[0]), "{logged:?}");
     clean(&gpu);
 }
 

@@ -195,6 +195,7 @@ const DEVICE_MODELS: &[Pick] = &[
     Pick::Target("kiln-engine", "device"),
     Pick::Target("kiln-engine", "device_architectures"),
     Pick::Target("kiln-engine", "bench"),
+    Pick::Target("kiln-engine", "loads"),
     Pick::Target("kiln-engine", "sequences"),
     Pick::Target("kiln-engine", "sampling"),
     Pick::Target("kiln-engine", "windows"),

@@ -50,9 +50,19 @@ pub struct StepProfile {
 }
 
 impl StepProfile {
-    /// Nanoseconds of all roles.
+    /// Nanoseconds of all roles, with what passes between a launch and the one before it.
     pub fn ns(&self) -> f64 {
         self.roles.iter().map(|role| role.ns).sum()
+    }
+
+    /// Nanoseconds of the step as the host sees it.
+    pub fn host_ns(&self) -> f64 {
+        self.host.as_secs_f64() * 1e9
+    }
+
+    /// Nanoseconds that no launch takes: from the submit to the first of them, and from the last to the host's notice.
+    pub fn outside_ns(&self) -> f64 {
+        (self.host_ns() - self.ns()).max(0.0)
     }
 }
 
@@ -246,16 +256,15 @@ impl fmt::Display for Profile {
             )?;
         }
         for step in &self.steps {
-            let (total, ms) = (step.ns(), |time: Duration| time.as_secs_f64() * 1e3);
+            let (total, ms) = (step.host_ns(), |time: Duration| time.as_secs_f64() * 1e3);
             writeln!(
                 f,
-                "step     of {} rows at position {}: {:.3} ms in its launches, {:.1} % of the {:.3} ms that the host \
-                 waited; {:.3} ms when nothing is timed",
+                "step     of {} rows at position {}: {:.3} ms, {:.1} % of it in its launches; {:.3} ms when nothing is \
+                 timed",
                 step.rows,
                 step.position,
-                total / 1e6,
-                total / 1e4 / ms(step.host),
                 ms(step.host),
+                100.0 * step.ns() / total,
                 ms(step.undisturbed),
             )?;
             for role in &step.roles {
@@ -272,6 +281,13 @@ impl fmt::Display for Profile {
                     share,
                 )?;
             }
+            writeln!(
+                f,
+                "  {:<29} {:>10.3} ms {:>5.1} % from the submit to the first launch, from the last to the host",
+                "outside its launches",
+                step.outside_ns() / 1e6,
+                100.0 * step.outside_ns() / total,
+            )?;
             let census = step.census.iter().map(|(kernel, n)| format!("{n} × {kernel}"));
             writeln!(f, "  launches: {}", census.collect::<Vec<_>>().join(", "))?;
         }

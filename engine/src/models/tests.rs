@@ -1,7 +1,9 @@
 //! Descriptions of made-up files, and a decline for each way in which a file can disagree.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::llama::Llama;
 use super::*;
 use crate::graph::{LayerState, Op, RopePairs, RopeScaling};
 
@@ -208,7 +210,11 @@ fn caps_are_numbers_or_absent() {
 
 #[test]
 fn every_disagreement_is_a_named_decline() {
+    let seen = RefCell::new(BTreeSet::new());
     let check = |edit: &dyn Fn(&mut PlainFile), expected: &str| {
+        seen.borrow_mut().insert(expected.split(' ').next().unwrap().to_owned());
+        // The neighbor that is admitted.
+        describe(&tiny_llama()).unwrap();
         let mut file = tiny_llama();
         edit(&mut file);
         let declined = describe(&file).unwrap_err();
@@ -270,6 +276,35 @@ fn every_disagreement_is_a_named_decline() {
         "UnexpectedTensor { name: \"blk.0.attn_q.bias\", architecture: \"llama\" }",
     );
     check(&|f| f.add("blk.2.attn_norm.weight", &[8]), "UnexpectedTensor");
+
+    let slip = describe_as::<Slip>(&tiny_llama()).unwrap_err().reasons;
+    assert!(matches!(slip[..], [Decline::Description { architecture: "llama", .. }]), "{slip:?}");
+    seen.borrow_mut().insert("Description".to_owned());
+    // Every reason that there is.
+    let all = include_str!("decline.rs").lines().filter_map(|line| line.strip_prefix("    "));
+    let names = all.filter(|line| line.starts_with(char::is_uppercase));
+    let names: BTreeSet<_> = names.map(|line| line.trim_end_matches([' ', '{', ',']).to_owned()).collect();
+    assert_eq!(*seen.borrow(), names);
+}
+
+/// A llama whose layers leave its tensors out.
+struct Slip(Llama);
+
+impl Architecture for Slip {
+    const NAME: &'static str = Llama::NAME;
+
+    fn hyper(keys: &mut Keys) -> Result<Self, Decline> {
+        Llama::hyper(keys).map(Self)
+    }
+
+    fn tensors(&self, t: &mut TensorList) {
+        self.0.tensors(t);
+    }
+
+    fn layers(&self, g: &mut GraphBuilder) -> ValueId {
+        let x = g.embed("token_embd");
+        g.output_head(x, "token_embd")
+    }
 }
 
 #[test]

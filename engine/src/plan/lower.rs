@@ -51,6 +51,7 @@ const PIECE_ROWS: u64 = 256;
 /// What the graph becomes on a device with such limits, whatever its memory.
 pub(super) struct Lowered {
     pub(super) buffers: Vec<PlannedBuffer>,
+    pub(super) declines: Vec<String>,
     pub(super) steps: Vec<PlannedStep>,
     pub(super) matrices: bool,
     pub(super) beside: Vec<Vec<(usize, usize)>>,
@@ -102,7 +103,7 @@ pub(super) fn lower(
     };
     planner.fixed = planner.fixed_buffers(n_vocab)?;
     planner.page_tables();
-    let matrices = planner.has_matrices()?;
+    let (matrices, declines) = planner.matrices()?;
     let outputs_beside = OUTPUTS_BESIDE.min(outputs);
     let beside = if matrices { planner.beside(n_vocab, outputs_beside) } else { Vec::new() };
     let mut scratch = Scratch::new(window);
@@ -114,6 +115,7 @@ pub(super) fn lower(
     let Planner { buffers, groups, .. } = planner;
     Ok(Lowered {
         buffers,
+        declines,
         steps,
         matrices,
         beside,
@@ -438,15 +440,21 @@ impl<'a> Planner<'a> {
         format.choose_gemm(shape, self.caps).ok().filter(|_| self.fuse && wide)
     }
 
-    /// Whether any word of a wide feed is multiplied on matrices.
-    fn has_matrices(&self) -> Result<bool, PlanError> {
-        for node in &self.graph.nodes {
+    /// Whether any word of a wide feed is multiplied on matrices, and why words are not.
+    fn matrices(&self) -> Result<(bool, Vec<String>), PlanError> {
+        let (mut any, mut declines) = (false, Vec::new());
+        for node in self.graph.nodes.iter().filter(|_| self.fuse) {
             let Op::Linear { weight, .. } = node.op else { continue };
-            if self.on_matrices(self.window, weight)? {
-                return Ok(true);
+            let shape = &self.graph.tensors[weight.0].shape;
+            let (m, k) = (index("a matrix's number of rows", shape[0])?, index("a row", shape[1])?);
+            match self.format(weight)?.choose_gemm([self.window, m, k], self.caps) {
+                Ok(_) => any = true,
+                Err(reason) => declines.push(format!("prompts on matrices: {reason}")),
             }
         }
-        Ok(false)
+        declines.sort();
+        declines.dedup();
+        Ok((any, declines))
     }
 
     /// A value as what a matrix multiplies.

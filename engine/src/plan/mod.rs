@@ -316,6 +316,8 @@ pub struct Plan {
     pub class: AccuracyClass,
     /// Buffers; a launch names one by its index.
     pub buffers: Vec<PlannedBuffer>,
+    /// What the device's faster ways decline, each once.
+    pub declines: Vec<String>,
     /// By width, smallest class first.
     pub steps: Vec<PlannedStep>,
     /// Whether wide feeds are multiplied on matrices; where not, every feed is narrow.
@@ -338,6 +340,14 @@ pub struct Plan {
     pub n_choices: u32,
 }
 
+/// Logs what a plan declines, or why there is none; whoever loads a model does it once.
+pub(crate) fn log_declines(plan: &Result<Plan, PlanError>) {
+    match plan {
+        Ok(plan) => plan.declines.iter().for_each(|reason| tracing::info!("declined: {reason}")),
+        Err(reason) => tracing::info!("declined: {reason}"),
+    }
+}
+
 /// Steps whose choices the ring holds; a line has a choice for each of a step's outputs that get one.
 pub const RING_LINES: u32 = 4;
 
@@ -358,6 +368,7 @@ impl Plan {
         let kernels = kernels::stage(&lowered.steps, registry, &target.caps)?;
         let lower::Lowered {
             buffers,
+            declines,
             steps,
             matrices,
             beside,
@@ -377,6 +388,7 @@ impl Plan {
             context_reason,
             class: options.class,
             buffers,
+            declines,
             steps,
             matrices,
             beside,

@@ -3,11 +3,12 @@
 mod pages;
 mod runner;
 mod saved;
+mod shared;
 mod slots;
 mod step;
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kiln_abi::{BufferId, Device, DeviceCaps, DeviceError};
 use kiln_kernels::Registry;
@@ -16,11 +17,14 @@ use kiln_runtime::{Gpu, RecordOptions};
 pub use self::runner::{MAX_AHEAD, StepCounts};
 use self::runner::{Runner, Weights};
 use self::saved::Layout;
-pub use self::slots::{Draw, Feed, Got, RUN_AHEAD, SlotId, Slots, Want};
+pub use self::shared::{Draw, Feed, Got, RUN_AHEAD, SlotId, Slots, Want};
+use self::slots::Sequences;
 use crate::forward::{Backend, Choice, Forward, ForwardError};
 use crate::gguf::Gguf;
 use crate::graph::{Graph, TensorId};
-use crate::plan::{Context, ContextReason, ContextWish, Plan, PlanError, PlanOptions, PlannedBuffer, Target};
+use crate::plan::{
+    Context, ContextReason, ContextWish, Plan, PlanError, PlanOptions, PlannedBuffer, Target, log_declines,
+};
 use crate::sample::Sampler;
 use crate::upload::{UploadError, upload};
 
@@ -45,7 +49,7 @@ pub struct DeviceModel {
     plan: Arc<Plan>,
     weights: Weights,
     layout: Layout,
-    slots: Arc<Mutex<Slots>>,
+    slots: Slots,
 }
 
 impl DeviceModel {
@@ -62,7 +66,9 @@ impl DeviceModel {
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Self, DeviceLoadError> {
         let type_id = |t: TensorId| gguf.tensor(&graph.tensors[t.0].name).map(|t| t.type_id);
-        let plan = Plan::new(graph, &type_id, registry, &Target::of(gpu), options)?;
+        let plan = Plan::new(graph, &type_id, registry, &Target::of(gpu), options);
+        log_declines(&plan);
+        let plan = plan?;
         if let ContextReason::Shortened { .. } = plan.context_reason {
             tracing::warn!("the context has {} positions, {}", plan.context.n_ctx, plan.context_reason);
         }
@@ -113,7 +119,7 @@ impl DeviceModel {
     ) -> Result<Self, DeviceLoadError> {
         let plan = Arc::new(plan);
         let runner = Runner::new(gpu, &plan, weights.clone(), record)?;
-        let slots = Arc::new(Mutex::new(Slots::new(runner, &plan, layout.clone())));
+        let slots = Slots::new(Sequences::new(runner, &plan, layout.clone()));
         Ok(Self { gpu: gpu.clone(), plan, weights, layout, slots })
     }
 
@@ -132,26 +138,26 @@ impl DeviceModel {
         &self.plan
     }
 
-    /// The model's sequences, to feed several in one command. They are locked while the guard lives.
-    pub fn slots(&self) -> MutexGuard<'_, Slots> {
-        lock(&self.slots)
+    /// The model's sequences, to feed several in one command.
+    pub const fn slots(&self) -> &Slots {
+        &self.slots
     }
 }
 
 impl Backend for DeviceModel {
     fn sequence(&self, n_ctx: usize) -> Result<Box<dyn Forward>, ForwardError> {
-        let slot = self.slots().start(n_ctx)?;
+        let slot = self.slots.start(n_ctx)?;
         let n_ctx = n_ctx.min(self.plan.context.n_ctx as usize);
         let n_vocab = self.plan.n_vocab as usize;
         let (window, outputs) = (self.plan.window as usize, self.plan.outputs as usize);
-        let slots = Arc::clone(&self.slots);
+        let slots = self.slots.clone();
         Ok(Box::new(DeviceSequence { slots, slot, n_past: 0, n_ctx, n_vocab, window, outputs }))
     }
 }
 
 /// One sequence of a model, on its own.
 struct DeviceSequence {
-    slots: Arc<Mutex<Slots>>,
+    slots: Slots,
     slot: SlotId,
     n_past: usize,
     n_ctx: usize,
@@ -163,9 +169,8 @@ struct DeviceSequence {
 
 impl DeviceSequence {
     fn step(&mut self, ids: &[u32], want: Want) -> Result<Got, ForwardError> {
-        let mut slots = lock(&self.slots);
-        let got = slots.step(&[Feed { slot: self.slot, ids, want }])?;
-        self.n_past = slots.n_past(self.slot)?;
+        let got = self.slots.step(&[Feed { slot: self.slot, ids, want }])?;
+        self.n_past = self.slots.n_past(self.slot)?;
         Ok(got.into_iter().next().unwrap_or(Got::Nothing))
     }
 }
@@ -212,9 +217,8 @@ impl Forward for DeviceSequence {
     }
 
     fn rewind(&mut self, n_past: usize) -> usize {
-        let mut slots = lock(&self.slots);
-        let rewound = match slots.rewind(self.slot, n_past) {
-            Err(ForwardError::Forgotten { .. }) => slots.rewind(self.slot, 0).map(|()| 0),
+        let rewound = match self.slots.rewind(self.slot, n_past) {
+            Err(ForwardError::Forgotten { .. }) => self.slots.rewind(self.slot, 0).map(|()| 0),
             other => other.map(|()| self.n_past.min(n_past)),
         };
         // A sequence that cannot come back from the host's memory says so when it is fed.
@@ -225,15 +229,11 @@ impl Forward for DeviceSequence {
 
 impl Drop for DeviceSequence {
     fn drop(&mut self) {
-        lock(&self.slots).end(self.slot);
+        self.slots.end(self.slot);
     }
 }
 
 /// Pieces of `ids` that fit a step, each with the number of ids before it.
 fn windows(ids: &[u32], window: usize) -> impl Iterator<Item = (usize, &[u32])> {
     ids.chunks(window).enumerate().map(move |(i, ids)| (i * window, ids))
-}
-
-fn lock(slots: &Mutex<Slots>) -> MutexGuard<'_, Slots> {
-    slots.lock().unwrap_or_else(PoisonError::into_inner)
 }

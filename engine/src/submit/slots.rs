@@ -1,7 +1,6 @@
-//! The sequences of a model on a device, each known by an id: fed together, cloned, rewound, saved, put aside.
+//! What is done to the sequences of a model: fed together, cloned, rewound, saved, put aside.
 
 use std::cmp::Reverse;
-use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_abi::LaunchError;
@@ -10,62 +9,10 @@ use kiln_kernels::{kv_store::PAGE, reference::Penalties, sample::Chain};
 use super::pages::{Missing, Pages};
 use super::runner::{MAX_AHEAD, Runner, StepCounts};
 use super::saved::{Layout, Opened};
+use super::shared::{Draw, Feed, Got, RUN_AHEAD, SlotId, Want};
 use super::step::{MAX_PARTS, Part, Span};
 use crate::forward::{Choice, ForwardError};
 use crate::plan::{Plan, Width};
-
-/// A sequence. The id of one that has ended is never given again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SlotId {
-    index: usize,
-    generation: u64,
-}
-
-/// What a step does for one sequence.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Feed<'a> {
-    /// The sequence.
-    pub slot: SlotId,
-    /// Ids that follow it.
-    pub ids: &'a [u32],
-    /// What is asked for.
-    pub want: Want,
-}
-
-/// What a step shall give.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Want {
-    /// Nothing: the ids are only appended.
-    Nothing,
-    /// Logits after those of the ids that lie in the range.
-    Logits(Range<usize>),
-    /// The likeliest id to follow the last.
-    Choice,
-    /// An id to follow the last, drawn.
-    Draw(Draw),
-}
-
-/// How an id is drawn.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Draw {
-    /// What is asked of it.
-    pub chain: Chain,
-    /// The sequence's latest ids with those that are fed, the last of them last, as many as penalties look at.
-    pub recent: Vec<u32>,
-    /// How many more ids may be asked for, each after feeding the one before: as many steps may run ahead.
-    pub ahead: usize,
-}
-
-/// What a step gave.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Got {
-    /// Nothing was asked for.
-    Nothing,
-    /// `[n_outputs, n_vocab]`.
-    Logits(Vec<f32>),
-    /// What follows the last id.
-    Choice(Choice),
-}
 
 /// One sequence's state.
 struct Sequence {
@@ -88,11 +35,8 @@ struct Told {
     known: (usize, u32),
 }
 
-/// The sequences of a model on a device.
-///
-/// All of them share one store of pages. Where that is too small, those that were not fed for longest are put aside in
-/// the host's memory, and come back when they are fed again.
-pub struct Slots {
+/// What [`Slots`] locks.
+pub(super) struct Sequences {
     runner: Runner,
     pages: Pages,
     layout: Layout,
@@ -106,10 +50,7 @@ pub struct Slots {
     run_ahead: usize,
 }
 
-/// Steps that run ahead where nobody says: one keeps a device busy while the host looks at the id before.
-pub const RUN_AHEAD: usize = 1;
-
-impl Slots {
+impl Sequences {
     pub(super) fn new(runner: Runner, plan: &Arc<Plan>, layout: Layout) -> Self {
         let context = plan.context;
         Self {
@@ -127,12 +68,12 @@ impl Slots {
     }
 
     /// Lets up to `depth` steps run ahead of the ids that were read, at most [`MAX_AHEAD`].
-    pub fn set_run_ahead(&mut self, depth: usize) {
+    pub(super) fn set_run_ahead(&mut self, depth: usize) {
         self.run_ahead = depth.min(MAX_AHEAD);
     }
 
     /// Steps that may run ahead.
-    pub const fn run_ahead(&self) -> usize {
+    pub(super) const fn run_ahead(&self) -> usize {
         self.run_ahead
     }
 
@@ -142,7 +83,7 @@ impl Slots {
     ///
     /// # Errors
     /// As many as were planned for are there already.
-    pub fn start(&mut self, n_ctx: usize) -> Result<SlotId, ForwardError> {
+    pub(super) fn start(&mut self, n_ctx: usize) -> Result<SlotId, ForwardError> {
         let n_slots = self.sequences.len();
         let index =
             self.sequences.iter().position(Option::is_none).ok_or(ForwardError::NoSlot { n_slots })?;
@@ -160,7 +101,7 @@ impl Slots {
     }
 
     /// Ends a sequence; its id names nothing any more.
-    pub fn end(&mut self, slot: SlotId) {
+    pub(super) fn end(&mut self, slot: SlotId) {
         if self.get(slot).is_ok() {
             if let Err(error) = self.settle() {
                 tracing::debug!(%error, "a sequence ends while its device fails");
@@ -174,7 +115,7 @@ impl Slots {
     ///
     /// # Errors
     /// It has ended.
-    pub fn n_past(&self, slot: SlotId) -> Result<usize, ForwardError> {
+    pub(super) fn n_past(&self, slot: SlotId) -> Result<usize, ForwardError> {
         Ok(self.get(slot)?.n_past)
     }
 
@@ -182,7 +123,7 @@ impl Slots {
     ///
     /// # Errors
     /// The sequence has ended, cannot come back from where it was put aside, or has given back what it would need.
-    pub fn rewind(&mut self, slot: SlotId, n_past: usize) -> Result<(), ForwardError> {
+    pub(super) fn rewind(&mut self, slot: SlotId, n_past: usize) -> Result<(), ForwardError> {
         self.get(slot)?;
         self.settle()?;
         self.restore(slot, &[slot])?;
@@ -202,7 +143,7 @@ impl Slots {
     ///
     /// # Errors
     /// The sequence has ended, or there is no slot left.
-    pub fn fork(&mut self, slot: SlotId) -> Result<SlotId, ForwardError> {
+    pub(super) fn fork(&mut self, slot: SlotId) -> Result<SlotId, ForwardError> {
         self.settle()?;
         let of = self.get(slot)?;
         let (n_past, n_ctx, aside) = (of.n_past, of.n_ctx, of.aside.clone());
@@ -215,11 +156,11 @@ impl Slots {
         Ok(made)
     }
 
-    /// The sequence's state as bytes, for [`Slots::load`] with the same model and type of keys and values.
+    /// The sequence's state as bytes, for [`Sequences::load`] with the same model and type of keys and values.
     ///
     /// # Errors
     /// The sequence has ended, or the device fails.
-    pub fn save(&mut self, slot: SlotId) -> Result<Vec<u8>, ForwardError> {
+    pub(super) fn save(&mut self, slot: SlotId) -> Result<Vec<u8>, ForwardError> {
         self.settle()?;
         let sequence = self.get(slot)?;
         if let Some(aside) = &sequence.aside {
@@ -241,7 +182,7 @@ impl Slots {
     ///
     /// # Errors
     /// Bytes of another model or layout, more positions than `n_ctx`, or no slot.
-    pub fn load(&mut self, saved: &[u8], n_ctx: usize) -> Result<SlotId, ForwardError> {
+    pub(super) fn load(&mut self, saved: &[u8], n_ctx: usize) -> Result<SlotId, ForwardError> {
         let n_past = self.layout.open(saved, &self.runner.page_bytes())?.n_past;
         let n_ctx = n_ctx.min(self.n_ctx);
         ForwardError::check(&[], n_past, n_ctx, self.n_vocab)?;
@@ -259,7 +200,7 @@ impl Slots {
     ///
     /// # Errors
     /// The sequence has ended, or the device fails.
-    pub fn evict(&mut self, slot: SlotId) -> Result<(), ForwardError> {
+    pub(super) fn evict(&mut self, slot: SlotId) -> Result<(), ForwardError> {
         let saved = self.save(slot)?;
         self.pages.rewind(slot.index, 0);
         self.get_mut(slot)?.aside = Some(saved);
@@ -270,14 +211,14 @@ impl Slots {
     ///
     /// # Errors
     /// It has ended.
-    pub fn is_aside(&self, slot: SlotId) -> Result<bool, ForwardError> {
+    pub(super) fn is_aside(&self, slot: SlotId) -> Result<bool, ForwardError> {
         Ok(self.get(slot)?.aside.is_some())
     }
 
     // ---- steps -------------------------------------------------------------------------------------------------
 
     /// How often what was done.
-    pub fn counts(&self) -> StepCounts {
+    pub(super) fn counts(&self) -> StepCounts {
         self.runner.counts()
     }
 
@@ -285,7 +226,7 @@ impl Slots {
     ///
     /// # Errors
     /// Sequences or ids that do not fit, or the device's failure; all sequences are then as before.
-    pub fn step(&mut self, feeds: &[Feed<'_>]) -> Result<Vec<Got>, ForwardError> {
+    pub(super) fn step(&mut self, feeds: &[Feed<'_>]) -> Result<Vec<Got>, ForwardError> {
         let (step, parts_of) = self.describe(feeds)?;
         let slots: Vec<SlotId> = feeds.iter().map(|feed| feed.slot).collect();
         let untold = self.untold(feeds)?;

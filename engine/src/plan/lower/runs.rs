@@ -117,14 +117,9 @@ impl Planner<'_> {
 
     /// Whether the rows of a step are multiplied with a tensor as matrices.
     fn is_wide(&self, class: StepClass, weight: TensorId) -> Result<bool, PlanError> {
-        Ok(class.width != Width::Narrow && self.on_matrices(class.rows, weight)?)
-    }
-
-    /// Whether so many rows of wide feeds are multiplied with a tensor as matrices.
-    pub(super) fn on_matrices(&self, rows: u32, weight: TensorId) -> Result<bool, PlanError> {
         let shape = &self.graph.tensors[weight.0].shape;
         let (m, k) = (index("a matrix's number of rows", shape[0])?, index("a row", shape[1])?);
-        Ok(self.gemm(true, self.format(weight)?, [rows, m, k]).is_some())
+        Ok(self.gemm(class.width != Width::Narrow, self.format(weight)?, [class.rows, m, k]).is_some())
     }
 
     /// The arm of the gemv with a matrix.
