@@ -1,6 +1,6 @@
 //! What is declined is logged once by each load, as often as there are reasons.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod events;
 mod tiny;

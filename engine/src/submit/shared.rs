@@ -87,7 +87,7 @@ impl Slots {
         self.sequences.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets up to `depth` steps run ahead of the ids that were read, at most [`MAX_AHEAD`].
+    /// Lets up to `depth` steps run ahead of the ids that were read, at most [`super::MAX_AHEAD`].
     pub fn set_run_ahead(&self, depth: usize) {
         self.lock().set_run_ahead(depth)
     }
