@@ -30,13 +30,13 @@ use crate::{
 pub struct AttentionTilePush {
     /// Rows.
     pub n_q: u32,
-    /// Positions that have a key.
+    /// Positions that have a key; a row past them sees them all.
     pub n_k: u32,
     /// Query heads.
     pub n_head: u32,
     /// Heads of keys and values.
     pub n_head_kv: u32,
-    /// Position of row 0; `first + n_q` is at most `n_k`.
+    /// Position of row 0, at most `n_k - 1`.
     pub first: u32,
     /// Scores are multiplied by this.
     pub scale: f32,
@@ -181,14 +181,21 @@ pub fn variants() -> Vec<Variant> {
     CUTS.map(|t| Variant::new("attention", AttentionTile::new(t), move || cases(t))).into()
 }
 
-/// One row; a tile of rows exactly; rows and keys that no tile divides, behind keys that were there before.
+/// One row; a tile of rows exactly; rows and keys that no tile divides, behind keys that were there before; rows past the
+/// last key.
 fn cases(t: AttentionCut) -> Vec<Case> {
     let AttentionCut { rows, keys, .. } = t;
-    let shapes = [(1, 0, 1, 1), (rows, 0, 2, 1), (rows + 3, keys + 5, 4, 2)];
+    let past = 3;
+    let shapes = [
+        (1, 0, 0, 1, 1),
+        (rows, 0, 0, 2, 1),
+        (rows + 3, keys + 5, 0, 4, 2),
+        (past + 2, keys + 5, past, 2, 1),
+    ];
     shapes
-        .map(|(n_q, first, n_head, n_head_kv)| {
-            let p = AttentionTilePush { n_q, n_k: first + n_q, n_head, n_head_kv, first, scale: 0.25 };
-            case(t, p)
+        .map(|(n_q, first, past, n_head, n_head_kv)| {
+            let n_k = first + n_q - past;
+            case(t, AttentionTilePush { n_q, n_k, n_head, n_head_kv, first, scale: 0.25 })
         })
         .into()
 }
@@ -200,7 +207,9 @@ fn case(t: AttentionCut, p: AttentionTilePush) -> Case {
     let (k, k_bytes) = halves(&mut random, n_head_kv * n_k * t.head_dim);
     let (v, v_bytes) = halves(&mut random, n_head_kv * n_k * t.head_dim);
     let gate: Vec<f32> = q.iter().map(|_| 4.0 * random.unit()).collect();
-    let rows: Vec<StepRow> = (0..n_q).map(|r| StepRow { token: 0, position: first + r, slot: 0 }).collect();
+    // A row past the last key sees what the last key's own row does.
+    let position = |r: u32| (first + r).min(n_k - 1);
+    let rows: Vec<StepRow> = (0..n_q).map(|r| StepRow { token: 0, position: position(r), slot: 0 }).collect();
     let shape = reference::AttentionShape {
         n_head: n_head as usize,
         n_head_kv: n_head_kv as usize,
@@ -221,7 +230,7 @@ fn case(t: AttentionCut, p: AttentionTilePush) -> Case {
     buffers.push(Buffer::Output(4 * q.len()));
     let output = buffers.len() - 1;
     Case {
-        name: format!("n_q = {n_q}, n_k = {n_k}, {n_head} heads on {n_head_kv}"),
+        name: format!("n_q = {n_q}, n_k = {n_k}, first = {first}, {n_head} heads on {n_head_kv}"),
         buffers,
         expected: vec![exact.at(output)],
         bind: Box::new(move |r| {

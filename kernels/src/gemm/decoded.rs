@@ -272,6 +272,7 @@ pub fn variants<F: Format>() -> Vec<Variant> {
         Variant::new("gemm", GemmDecoded::<F>::new(shape), move || cases::<F>(shape))
             .on(F::NAME, "khr_f16")
             .cut(vec![format!("{shape:?}")])
+            .with_long(move || long_cases::<F>(shape))
     };
     shapes(table_bytes(F::PLANES)).map(variant).collect()
 }
@@ -285,6 +286,12 @@ fn cases<F: Format>(shape: KhrShape) -> Vec<Case> {
     let cases =
         [(n + 3, m + 4, several * k, (4, 8)), (1, 5, k, (0, 0)), (n, m, 64_u32.next_multiple_of(k), (1, 2))];
     cases.map(|(n, m, k, place)| case::<F>(shape, (n, m, k), place)).into()
+}
+
+/// More slabs than are on their way at once, the last in part where blocks allow.
+fn long_cases<F: Format>(shape: KhrShape) -> Vec<Case> {
+    let ([n, m, _], k) = (shape.tile, F::BLK.max(F::UNIT).max(PER_WORD));
+    vec![case::<F>(shape, (n + 3, m + 4, 5 * k), (4, 8))]
 }
 
 /// Results land behind `before` others in rows of `beside` more; what lies between stays as it was. The command has

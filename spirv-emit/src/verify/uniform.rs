@@ -242,18 +242,40 @@ impl<'f, 'm> Uniformity<'f, 'm> {
 
     /// The result on each invocation, if every operand is known on each.
     fn evaluated(&self, inst: &Inst, operands: &[ValueId]) -> Option<Class> {
-        let module = self.facts.module;
         let to = self.facts.result(inst).filter(|to| to.lanes == 1)?.dtype;
-        let mut values = Vec::with_capacity(self.invocations as usize);
-        for i in 0..self.invocations as usize {
-            let known = |v: &ValueId| match &self.values[v.0 as usize] {
-                Class::Each(values) => values.get(i).copied(),
-                _ => scalar(module, *v),
-            };
-            let known: Vec<Known> = operands.iter().map(known).collect::<Option<_>>()?;
-            values.push(evaluate(inst.op, to, &known)?);
+        let known = |v: &ValueId| match &self.values[v.0 as usize] {
+            Class::Each(values) => Some(On::Each(values)),
+            _ => scalar(self.facts.module, *v).map(On::All),
+        };
+        let all = 0..self.invocations as usize;
+        let values: Option<Vec<Known>> = match *operands {
+            [a] => {
+                let a = known(&a)?;
+                all.map(|i| evaluate(inst.op, to, &[a.at(i)?])).collect()
+            }
+            [a, b] => {
+                let (a, b) = (known(&a)?, known(&b)?);
+                all.map(|i| evaluate(inst.op, to, &[a.at(i)?, b.at(i)?])).collect()
+            }
+            // Nothing of more operands is folded.
+            _ => None,
+        };
+        values.map(settled)
+    }
+}
+
+/// An operand on the invocations.
+enum On<'a> {
+    Each(&'a [Known]),
+    All(Known),
+}
+
+impl On<'_> {
+    fn at(&self, invocation: usize) -> Option<Known> {
+        match self {
+            On::Each(values) => values.get(invocation).copied(),
+            On::All(known) => Some(*known),
         }
-        Some(settled(values))
     }
 }
 

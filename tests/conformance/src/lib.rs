@@ -7,6 +7,7 @@ pub mod cover;
 pub mod language;
 mod record;
 mod run;
+pub mod shifted;
 mod summary;
 
 /// The guide's examples, compiled and run.
@@ -14,5 +15,6 @@ mod summary;
 #[doc = include_str!("../../../docs/kernels.md")]
 mod guide {}
 
+pub use record::{note, sum_up};
 pub use run::{run, run_spread, run_those};
 pub use summary::{Passed, Summary};

@@ -1,16 +1,20 @@
-//! Every kernel on the Vulkan device that is here, with the validation layer on.
+//! All there is for the Vulkan device that is here, with the validation layer on: kernels, constructs of the language, and
+//! the products whose blocks are read through pointers, with those pointers shifted.
+//!
+//! It is one command where there is only this program: `KILN_GPU=1 KILN_LONG=1 KILN_RECORD=FILE ./vulkan --nocapture`.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::num::NonZero;
 
-use kiln_abi::{Device, DeviceKind};
-use kiln_conformance::{cover::Extent, language, run_spread};
+use kiln_abi::{Device, DeviceKind, spirv::Capability};
+use kiln_conformance::{cover::Extent, language, note, run_spread, shifted, sum_up};
 use kiln_kernels::Registry;
 use kiln_runtime::{CacheDir, DeviceInfo, Gpu, RuntimeOptions};
 
 /// The sizes at which the CPU driver runs.
 const DRIVER_SIZES: [u32; 3] = [4, 8, 16];
 
-#[expect(clippy::unwrap_used, reason = "no device, no test")]
 /// The device with its validation layer; none where no Vulkan is asked for, or a GPU is and there is none.
 fn device() -> Option<Gpu> {
     if std::env::var_os("KILN_NO_VULKAN").is_some() {
@@ -53,6 +57,8 @@ fn constructs_of_the_language_run_as_on_the_host() {
     let (cases, failures) = language::run(&gpu);
     gpu.info().left_off.iter().for_each(|said| println!("note: {said}"));
     println!("{} ({}): {cases} cases of the language", gpu.caps().name, gpu.caps().driver);
+    note(gpu.caps(), "cases of the language", cases, &failures);
+    sum_up().unwrap();
     assert!(failures.is_empty(), "{failures:#?}");
     let messages = gpu.validation_messages();
     assert!(messages.is_empty(), "the validation layer says:\n{}", messages.join("\n"));
@@ -82,10 +88,30 @@ fn kernels_equal_their_references_on_the_device() {
         devices.len(),
     );
     print!("{}", summary.lines(matches!(extent, Extent::Named(_))));
+    print!("{}", sum_up().unwrap());
     assert!(summary.failures.is_empty(), "{extent}: {summary}");
     // What is named may be for other devices.
     let refused_all = matches!(extent, Extent::Named(_)) && !summary.refused.is_empty();
     assert!(summary.variants > 0 || refused_all, "{extent}: {summary}");
     let messages: Vec<String> = devices.iter().flat_map(Gpu::validation_messages).collect();
+    assert!(messages.is_empty(), "the validation layer says:\n{}", messages.join("\n"));
+}
+
+#[test]
+fn a_pointer_to_blocks_one_word_too_far_is_seen_on_the_device() {
+    let Some(gpu) = device() else { return };
+    let shifts = shifted::run(Registry::builtin().variants(), &gpu);
+    println!(
+        "{} ({}): {} launches with a shifted pointer, each caught",
+        gpu.caps().name,
+        gpu.caps().driver,
+        shifts.caught
+    );
+    note(gpu.caps(), "launches with a shifted pointer, caught", shifts.caught, &shifts.failures);
+    sum_up().unwrap();
+    assert!(shifts.failures.is_empty(), "{:#?}", shifts.failures);
+    let decodes = gpu.caps().capabilities.contains(&Capability::CooperativeMatrixBlockLoadsNV);
+    assert_eq!(shifts.caught > 0, decodes);
+    let messages = gpu.validation_messages();
     assert!(messages.is_empty(), "the validation layer says:\n{}", messages.join("\n"));
 }
