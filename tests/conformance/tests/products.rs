@@ -1,7 +1,5 @@
 //! Products on cooperative matrices, each beside the same kernel reading its blocks one word too far.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::time::{Duration, Instant};
 
 use kiln_abi::{BufferRange, Device, Kernel, launch::launch_staged};
