@@ -6,10 +6,11 @@
 //! launch passes before a device sees it.
 //! Never: does IO, holds a Vulkan handle, knows a format, a kernel or a model.
 //!
-//! Reading order: [`dtype`], [`layout`], [`matrix`], [`caps`], [`kernel`], [`device`], [`mod@launch`], [`spirv`].
+//! Reading order: [`dtype`], [`layout`], [`matrix`], [`caps`], [`kernel`], [`device`], [`data`], [`mod@launch`], [`spirv`].
 #![forbid(unsafe_code)]
 
 pub mod caps;
+pub mod data;
 pub mod device;
 pub mod dtype;
 pub mod geometry;

@@ -1,7 +1,7 @@
 //! Operators: arithmetic, comparison, bits, casts. Every function is called by the macro with the operator's span.
 
 use kiln_abi::{DType, Location, spirv::Op};
-use kiln_spirv_emit::ir::{Type, TypeId, ValueId};
+use kiln_spirv_emit::ir::{Operand, Type, TypeId, ValueId};
 
 use crate::{
     session::{Stage, with},
@@ -66,14 +66,41 @@ impl Binary {
     }
 }
 
-/// Stages `a op b`; integers that are known while staging are computed there.
+/// Stages `a op b`; integers that are known while staging are computed there. Vectors are equal where all components
+/// are.
 pub(crate) fn binary(s: &mut Stage, op: Binary, a: ValueId, b: ValueId, at: Location) -> ValueId {
     let shape = Shape::of(s, a);
+    if op.compares() && shape.lanes > 1 {
+        return compare_components(s, op, (a, b), shape, at);
+    }
     let ty = match op.compares() {
         true => s.b.scalar(DType::Bool),
         false => s.b.type_of(a),
     };
     s.op(op.op(shape.dtype), ty, &[a, b], at)
+}
+
+fn compare_components(
+    s: &mut Stage,
+    op: Binary,
+    (a, b): (ValueId, ValueId),
+    shape: Shape,
+    at: Location,
+) -> ValueId {
+    let (scalar, truth) = (s.b.scalar(shape.dtype), s.b.scalar(DType::Bool));
+    let join = if op == Binary::Eq { Op::LogicalAnd } else { Op::LogicalOr };
+    let component = |s: &mut Stage, v, i| {
+        s.b.inst(Op::CompositeExtract, scalar, vec![Operand::Value(v), Operand::Lit(i)], at)
+    };
+    let compare = |s: &mut Stage, i| {
+        let pair = [component(s, a, i), component(s, b, i)];
+        s.op(op.op(shape.dtype), truth, &pair, at)
+    };
+    let first = compare(s, 0);
+    (1..shape.lanes.into()).fold(first, |all, i| {
+        let next = compare(s, i);
+        s.op(join, truth, &[all, next], at)
+    })
 }
 
 fn staged(op: Binary, a: ValueId, b: ValueId, at: Location) -> ValueId {

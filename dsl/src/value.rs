@@ -155,9 +155,15 @@ pub trait Bits: Arith + Logic {}
 )]
 pub trait Logic: Value {}
 
-/// Scalars that `==` and `!=` compare.
-#[diagnostic::on_unimplemented(message = "`{Self}` is not compared", label = "`==` and `!=` compare scalars")]
-pub trait Equal: Scalar {}
+/// What `==` and `!=` compare: scalars, and vectors, which are equal where all components are.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not compared",
+    label = "`==` and `!=` compare numbers, bools and vectors"
+)]
+pub trait Equal: Value {}
+impl<T: Num> Equal for Vec2<T> {}
+impl<T: Num> Equal for Vec3<T> {}
+impl<T: Num> Equal for Vec4<T> {}
 
 /// A vector of two.
 #[derive(Clone, Copy, Debug)]

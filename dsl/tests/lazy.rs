@@ -21,6 +21,11 @@ fn positive(x: &Buf<u32>, i: u32) -> bool {
 }
 
 #[device]
+fn element(x: &Buf<u32>, i: u32) -> u32 {
+    x[i]
+}
+
+#[device]
 fn checked(x: &Buf<u32>, i: u32, n: u32) -> u32 {
     if i < n && x[i] > 0 { x[i] } else { 0 }
 }
@@ -61,6 +66,20 @@ guarded! {
     division_if(x, i, p) { let d = (i < p.n) as u32; if d != 0 { x[i] / d } else { 2 } };
     /// A value of a function that branches.
     helper_if(x, i, p) if i < p.n { checked(&x, i, p.n) } else { checked(&x, i, p.n) + 2 };
+    /// A read inside a function, in an arm.
+    helper_arm(x, i, p) if i < p.n { element(&x, i) } else { 2 };
+    /// A vector as the value of an `if`.
+    vector_if(x, i, p) { let v = if i < p.n { vec2(x[i], 9) } else { vec2(2, x[0]) }; v.x() };
+    /// Vectors compared behind `&&`.
+    vector_and(x, i, p) if i < p.n && vec2(x[i], x[0]) == vec2(1, 1) { 1 } else { 2 };
+    /// Vectors compared behind `||`.
+    vector_or(x, i, p) if i >= p.n || !(vec2(x[i], 5) != splat::<Vec2<u32>>(1)) { 2 } else { 1 };
+    /// Vectors compared in the condition of an `if` that gives a vector.
+    vector_condition(x, i, p) {
+        let v = vec2((i < p.n) as u32, x[0]);
+        let w = if v == vec2(1, 1) { vec3(x[i], x[i], 7) } else { vec3(2, 2, 7) };
+        w.y()
+    };
     /// Arms of a `match`.
     match_arms(x, i, p) match (i < p.n) as u32 { 1 => x[i], _ => 2 };
     /// Three deep, in a condition.
@@ -89,6 +108,16 @@ pub fn loop_guard(x: &Buf<u32>, y: &BufMut<u32>, #[push] p: Limit) {
 pub fn loop_or(x: &Buf<u32>, y: &BufMut<u32>, #[push] p: Limit) {
     let mut j = local_id();
     while !(j >= p.n || x[j] == 0) {
+        j += 1;
+    }
+    y[local_id()] = j + p.far - p.far;
+}
+
+/// An `if` as a loop's condition.
+#[kernel(local_size = 8, grid = 1)]
+pub fn loop_if(x: &Buf<u32>, y: &BufMut<u32>, #[push] p: Limit) {
+    let mut j = local_id();
+    while if j < p.n { x[j] > 0 } else { false } {
         j += 1;
     }
     y[local_id()] = j + p.far - p.far;
@@ -147,6 +176,12 @@ fn guarded_reads_stay_guarded() {
     assert_eq!(result_of!(DivisionOr, DivisionOrArgs), expected);
     assert_eq!(result_of!(DivisionIf, DivisionIfArgs), expected);
     assert_eq!(result_of!(HelperIf, HelperIfArgs), expected);
+    assert_eq!(result_of!(HelperArm, HelperArmArgs), expected);
+    assert_eq!(result_of!(VectorIf, VectorIfArgs), expected);
+    assert_eq!(result_of!(VectorAnd, VectorAndArgs), expected);
+    assert_eq!(result_of!(VectorOr, VectorOrArgs), expected);
+    assert_eq!(result_of!(VectorCondition, VectorConditionArgs), expected);
+    assert_eq!(result_of!(LoopIf, LoopIfArgs), Ok(vec![4, 4, 4, 4, 4, 5, 6, 7]));
     assert_eq!(result_of!(MatchArms, MatchArmsArgs), expected);
     assert_eq!(result_of!(DeepCondition, DeepConditionArgs), expected);
     assert_eq!(result_of!(PureGuard, PureGuardArgs), expected);
@@ -204,7 +239,11 @@ guarded! {
     shift_if(x, i, p) { let v = x[0]; if v < 32 { i << v } else { p.n } };
     /// A subgroup operation.
     subgroup_if(x, i, p) { let v = x[0]; if v < 32 { subgroup::add(i) } else { p.n } };
-    /// A store.
+    /// Vectors, of what is loaded already.
+    vector_pure(x, i, p) { let v = vec2(x[0], i); let w = if v == vec2(1, 1) { v } else { vec2(i, 3) }; w.x() };
+    /// Vectors, of what is not.
+    vector_read(x, i, p) { let v = vec2(x[0], i); let w = if v == vec2(1, 1) { vec2(x[i], 1) } else { v }; w.x() };
+    /// A condition of the host.
     known_if(x, i, p) { let v = x[0]; if comptime!(true) { v } else { i / p.n } };
     /// A condition of literals.
     literal_if(x, i, p) { let v = x[0]; if 3 > 2u32 { v } else { i / p.n } };
@@ -221,6 +260,8 @@ fn harmless_arms_are_selected_and_others_branch() {
         (TotalIf.stage(), 1, 0),
         (ShiftIf.stage(), 0, 1),
         (SubgroupIf.stage(), 0, 1),
+        (VectorPure.stage(), 1, 0),
+        (VectorRead.stage(), 0, 1),
         (KnownIf.stage(), 0, 0),
         (LiteralIf.stage(), 0, 0),
     ];

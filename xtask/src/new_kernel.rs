@@ -32,7 +32,7 @@ pub(crate) fn new_kernel(name: &str) -> Result<()> {
     cargo::run(&["fmt", "-p", "kiln-kernels"], &[])?;
     println!(
         "wrote {KERNELS}/{name}.rs and {KERNELS}/reference/{name}.rs, which compute y = 2x\n\
-         next: change both, then `cargo xtask test -p kiln-conformance` and `cargo xtask golden`; \
+         next: change both, then `cargo xtask conformance {name}` and `cargo xtask golden`; \
          docs/kernels.md has the way"
     );
     Ok(())

@@ -4,7 +4,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{BinOp, Expr, ExprBinary, ExprCast, ExprMacro, ExprUnary, UnOp, spanned::Spanned};
 
-use super::{Body, LoopKind, Lower, MACROS, bare, call, comptime, hidden, trait_call};
+use super::{Body, LoopKind, Lower, MACROS, bare, call, comptime, hidden, methods, trait_call};
 
 impl Lower {
     /// A place: nothing is loaded.
@@ -76,6 +76,10 @@ impl Lower {
                 other => self.bad(other.span(), "a kernel calls functions by name"),
             },
             Expr::MethodCall(c) => {
+                if let Some(write) = methods::instead(&c.method.to_string()) {
+                    let message = format!("a kernel's value has no `{}`; write {write}", c.method);
+                    return self.bad(c.method.span(), message);
+                }
                 let receiver = self.place(&c.receiver);
                 let arguments: Vec<_> = c.args.iter().map(|a| self.argument(a)).collect();
                 let (dot, method, turbofish) = (&c.dot_token, &c.method, &c.turbofish);

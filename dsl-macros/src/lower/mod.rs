@@ -8,6 +8,7 @@ mod branch;
 mod choose;
 mod expr;
 mod literal;
+mod methods;
 mod print;
 
 use proc_macro2::{Ident, Span, TokenStream};

@@ -1,12 +1,13 @@
 //! Every kernel's words: accepted by the outside validator, declaring exactly what they use, the same on any thread.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use kiln_abi::{Dispatch, Grid, StagedKernel};
+use kiln_abi::{Dispatch, Grid, StagedKernel, spirv::Capability};
 use kiln_golden::{fixtures, spirv_val};
-use kiln_kernels::{Registry, Variant};
-use kiln_spirv_emit::census::capabilities_from_words;
+use kiln_kernels::{Registry, Variant, conformance::check};
+use kiln_spirv_emit::{census::capabilities_from_words, strip::without_decode_vector};
 use kiln_spirv_interp::{InterpOptions, Interpreter};
 
 /// Every registered kernel, staged once for all tests here, by several threads at a time.
@@ -49,6 +50,35 @@ fn words_are_the_same_from_one_thread_and_from_several() {
     for (variant, staged) in registry.variants().zip(&*STAGED) {
         assert!(variant.stage().unwrap() == *staged, "{}", variant.name);
     }
+}
+
+/// What a driver without four-wide decoding gets: the same module but for the functions that it would not call, and the
+/// same results.
+#[test]
+fn without_fours_a_kernel_computes_the_same() {
+    let registry = Registry::builtin();
+    let fours = Capability::CooperativeMatrixDecodeVectorNV;
+    let with = |staged: &StagedKernel| staged.layout.capabilities.contains(&fours);
+    let interp = Interpreter::new(InterpOptions { subgroup_size: 32, ..Default::default() });
+    let (mut formats, mut kept) = (BTreeSet::new(), 0);
+    for (variant, staged) in registry.variants().zip(&*STAGED) {
+        let words = without_decode_vector(&staged.words).unwrap();
+        if !with(staged) {
+            assert!(words == staged.words, "{}", staged.name);
+            kept += 1;
+            continue;
+        }
+        assert!(words.len() < staged.words.len(), "{}", staged.name);
+        assert!(!capabilities_from_words(&words).unwrap().contains(&fours), "{}", staged.name);
+        // One variant of each format runs.
+        if formats.insert(variant.format) {
+            let stripped = StagedKernel { words, source: Default::default(), ..staged.clone() };
+            let case = &variant.cases()[0];
+            let reports = [staged, &stripped].map(|k| check(&interp, k, case).unwrap());
+            assert_eq!(reports[0], reports[1], "{}", staged.name);
+        }
+    }
+    assert!(!formats.is_empty() && kept > 30, "{} formats, {kept} without fours", formats.len());
 }
 
 /// An empty grid runs nothing, so what is left of a dispatch is reading the module: every instruction and operand that

@@ -13,7 +13,7 @@ use kiln_spirv_emit::{
     verify::verify,
 };
 
-const ROUNDS: u32 = 4000;
+const ROUNDS: u32 = 10_000;
 /// With KILN_LONG=1.
 const LONG_ROUNDS: u32 = 200_000;
 /// How many of the accepted modules the outside validator judges; it takes some milliseconds for each.

@@ -38,6 +38,7 @@ pub fn all() -> Vec<Control> {
         ("if_without_else", || if_without_else::Case::new().stage()),
         ("compound_on_let", || compound_on_let::Case::new().stage()),
         ("rust_float_method", || rust_float_method::Case::new().stage()),
+        ("rust_wrapping_method", || rust_wrapping_method::Case::new().stage()),
     ]
 }
 
@@ -352,5 +353,14 @@ pub mod rust_float_method {
     #[kernel(local_size = 64, grid = 1)]
     pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
         y[0] = pow(x[0], 2.0);
+    }
+}
+
+pub mod rust_wrapping_method {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<u32>, y: &BufMut<u32>) {
+        y[0] = x[0] + x[1].max(3);
     }
 }

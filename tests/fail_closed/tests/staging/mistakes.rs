@@ -37,6 +37,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("a closure", "closure"),
     ("a block taken by value", "block_by_value"),
     ("a method of Rust's floats", "rust_float_method"),
+    ("a method of Rust's integers", "rust_wrapping_method"),
     ("a push constant of 16 bits", "push_half"),
     ("a parameter without a role", "kernel_value_parameter"),
     ("a kernel without a grid", "kernel_without_grid"),
