@@ -11,7 +11,7 @@ use crate::{
     builtin::{barrier, local_id, workgroup_invocations},
     control::{Hint, end_loop, for_loop},
     math::{Vec2Methods, Vec4Methods, fma, vec4},
-    ops::{add, bitand, cast, div, mul, rem, select, shl, shr},
+    ops::{add, bitand, bitor, cast, div, mul, rem, select, shl, shr},
     place::{At, Path, write},
     session::with,
     value::{Ex, Read, Vec2, Vec4},
@@ -228,7 +228,13 @@ impl Tensor {
     pub fn unit(&self, index: Ex<u32>) -> Unit {
         let fields = self.planes.iter().map(|&(plane, first)| Field { plane, first, loaded: Vec::new() });
         let (words, table) = (self.words.view(), self.table.clone());
-        Unit { words, fields: fields.collect(), index, first_field: None, table }
+        Unit { words, fields: fields.collect(), index, in_row: index, first_field: None, table }
+    }
+
+    /// Unit `i` of a row whose first is `start`: a row is whole blocks, so that `i` says which unit of its block it is.
+    #[track_caller]
+    pub fn unit_of_row(&self, start: Ex<u32>, i: Ex<u32>) -> Unit {
+        Unit { in_row: i, ..self.unit(add(start, i)) }
     }
 
     /// Its unit `index`, whose field of the first plane lies at `first_field`.
@@ -262,6 +268,8 @@ pub struct Unit {
     words: Buf<u32>,
     fields: Vec<Field>,
     index: Ex<u32>,
+    /// The index, or the number in a row of whole blocks.
+    in_row: Ex<u32>,
     /// Words of the first plane's field, where they are not found by the index.
     first_field: Option<Path>,
     table: Option<Rc<Table>>,
@@ -330,7 +338,7 @@ impl Unit {
     /// Which unit of its block it is.
     #[track_caller]
     pub fn in_block<F: TensorFormat>(&self) -> Ex<u32> {
-        rem(self.index, number(F::BLK / F::UNIT))
+        rem(self.in_row, number(F::BLK / F::UNIT))
     }
 
     /// The 32-bit word `j` of a field of four bytes or more.
@@ -353,6 +361,22 @@ impl Unit {
                 table.words.at(add(mul(i, number(table.copies)), own)).read()
             }
             None => self.word_in_memory(self.fields.len() - 1, i),
+        }
+    }
+
+    /// The word of the format's table that byte `j` of `word` names.
+    #[track_caller]
+    pub fn lookup_byte(&self, word: Ex<u32>, j: Ex<u32>) -> Ex<u32> {
+        match (&self.table, known(j)) {
+            (Some(table), Some(j)) if table.copies > 1 => {
+                // Moved at once to where it stands before the number of the copy.
+                let (from, to) = (8 * j as u32, table.copies.ilog2());
+                let moved =
+                    if from < to { shl(word, number(to - from)) } else { shr(word, number(from - to)) };
+                let own = bitand(local_id(), number(table.copies - 1));
+                table.words.at(bitor(bitand(moved, number(0xff << to)), own)).read()
+            }
+            _ => self.lookup(bitand(shr(word, mul(j, number(8))), number(0xff))),
         }
     }
 

@@ -113,11 +113,14 @@ fn round_products<F: PackedFormat>(
     #[comptime] t: Tile,
 ) {
     let counts = first + rows.lane() < rows.per_row();
-    let columns = comptime!(columns(x, rows, round.index, planes));
-    for a in comptime!(0..t.rows) {
-        let weights = comptime!(Weights::of::<F>(&round.units[a as usize], counts));
-        for c in comptime!(0..t.cols) {
-            let column = comptime!(&columns[c as usize]);
+    // A column of x lives as long as its products: a lane that holds them all has room for little else.
+    let nearest = comptime!(Column::new(x, rows, 0, round.index, planes));
+    let weights = comptime!(round.units.iter().map(|u| Weights::of::<F>(u, counts)).collect::<Vec<_>>());
+    for c in comptime!(0..t.cols) {
+        let other = comptime!((c > 0).then(|| Column::new(x, rows, c, round.index, planes)));
+        let column = comptime!(other.as_ref().unwrap_or(&nearest));
+        for a in comptime!(0..t.rows) {
+            let weights = comptime!(&weights[a as usize]);
             let j = comptime!(c * t.rows + a);
             sums[j] = unit_product::<F>(&weights, column, sums[j]);
         }
@@ -165,7 +168,7 @@ impl Round {
     #[track_caller]
     fn new(w: &Tensor, own: &Rows, first: Ex<u32>) -> Self {
         let index = own_index(first, own.lane, own.per_row);
-        let unit = |start: &Ex<u32>| w.unit(kiln_dsl::ops::add(*start, index)).load();
+        let unit = |start: &Ex<u32>| w.unit_of_row(*start, index).load();
         Round { index, units: own.starts.iter().map(unit).collect() }
     }
 
@@ -176,7 +179,7 @@ impl Round {
         let mut words = words.into_iter();
         let each = words.len() / (t.rows * t.ahead.max(1)) as usize;
         let unit = |start: &Ex<u32>| {
-            w.unit(kiln_dsl::ops::add(*start, index))
+            w.unit_of_row(*start, index)
                 .with_loaded(words.by_ref().take(each).collect::<Vec<_>>())
         };
         Round { index, units: own.starts.iter().map(unit).collect() }
@@ -288,6 +291,16 @@ struct Column {
 }
 
 impl Column {
+    /// Block `i` of the `c`-th row of x.
+    #[track_caller]
+    fn new(x: &Buf<Vec4<u32>>, rows: &Rows, c: u32, i: Ex<u32>, planes: Planes) -> Self {
+        let mut words = Vec::new();
+        for field in 0..planes.fields() {
+            words.push(x_word(x, rows.x[c as usize], field, rows.per_row, i, planes.fields()));
+        }
+        Column { words, planes }
+    }
+
     fn planes(&self) -> Planes {
         self.planes
     }
@@ -318,20 +331,6 @@ impl<'a> Read for &'a Column {
     fn read(&self) -> &'a Column {
         self
     }
-}
-
-/// Block `i` of each row of x.
-#[track_caller]
-fn columns(x: &Buf<Vec4<u32>>, rows: &Rows, i: Ex<u32>, planes: Planes) -> Vec<Column> {
-    let mut columns = Vec::new();
-    for row in &rows.x {
-        let mut words = Vec::new();
-        for field in 0..planes.fields() {
-            words.push(x_word(x, *row, field, rows.per_row, i, planes.fields()));
-        }
-        columns.push(Column { words, planes });
-    }
-    columns
 }
 
 #[device]

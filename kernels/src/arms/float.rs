@@ -64,7 +64,7 @@ pub fn gemv<F: TensorFormat>(
         for i in (lane..per_row).step_by(t.lanes) {
             for a in comptime!(0..t.rows) {
                 let start = row_start(row + a, p.m, expert, per_row);
-                let unit = comptime!(tensor.unit(kiln_dsl::ops::add(start, i)).load());
+                let unit = comptime!(tensor.unit_of_row(start, i).load());
                 for four in comptime!(0..F::UNIT / 4) {
                     let weights = F::decode4(&unit, four * 4);
                     for c in comptime!(0..t.cols) {

@@ -64,12 +64,22 @@ impl Tile {
     }
 
     /// Elements of workgroup memory that the fold takes.
-    const fn shared(&self) -> u32 {
+    fn shared(&self) -> u32 {
         match self.subgroup {
-            Some(_) if self.parts() == 1 => 1,
-            Some(_) => self.local * self.parts(),
+            Some(_) => self.far().map(|mask| exchanged(*self, mask) * self.local).sum::<u32>().max(1),
             None => self.local * self.together(),
         }
+    }
+
+    /// Distances of lanes that meet in workgroup memory although the fold uses shuffles, the largest first.
+    fn far(&self) -> impl Iterator<Item = u32> {
+        let size = self.subgroup.unwrap_or(self.lanes);
+        halves(self.lanes).filter(move |mask| *mask >= size)
+    }
+
+    /// The first row of workgroup memory that the exchange at distance `mask` takes, a row an invocation's element.
+    fn exchange_row(&self, mask: u32) -> u32 {
+        self.far().take_while(|far| *far > mask).map(|far| exchanged(*self, far)).sum()
     }
 
     /// Words of a round that an invocation has loaded.
@@ -86,14 +96,6 @@ impl Tile {
     pub fn workgroup_bytes<F: TensorFormat>(&self) -> u32 {
         let table = F::PLANES.last().map_or(0, |plane| if plane.units == 0 { plane.bytes } else { 0 });
         (table * self.copies + 4 * self.shared()).max(EVERYWHERE)
-    }
-
-    /// Subgroups that share a row.
-    const fn parts(&self) -> u32 {
-        match self.subgroup {
-            Some(size) if size < self.lanes => self.lanes / size,
-            _ => 1,
-        }
     }
 
     /// Sums that are folded at once in workgroup memory.
@@ -213,23 +215,47 @@ fn fold(sums: &PlaceArray<f32, Local>, shared: &Shared<f32>, #[comptime] t: Tile
     if comptime!(t.subgroup.is_none()) {
         fold_in_memory(&sums, &shared, comptime!(t));
     } else {
-        if comptime!(t.parts() > 1) {
-            fold_parts(&sums, &shared, comptime!(t));
-        }
-        for mask in comptime!(halves(t.lanes).filter(|mask| t.subgroup.is_some_and(|s| *mask < s))) {
+        for mask in comptime!(halves(t.lanes)) {
             let upper = (lane & mask) != 0;
-            let left = comptime!(left_of(t, mask));
-            if comptime!(left > 1) {
-                for i in comptime!(0..left / 2) {
-                    let (a, b) = (sums[i], sums[i + left / 2]);
-                    let theirs = subgroup::shuffle_xor(select(upper, a, b), mask);
-                    sums[i] = select(upper, b, a) + theirs;
-                }
+            if comptime!(t.far().any(|far| far == mask)) {
+                meet_in_memory(&sums, &shared, upper, comptime!(mask), comptime!(t));
             } else {
-                let own = sums[0];
-                sums[0] = own + subgroup::shuffle_xor(own, mask);
+                let left = comptime!(left_of(t, mask));
+                if comptime!(left > 1) {
+                    for i in comptime!(0..left / 2) {
+                        let (a, b) = (sums[i], sums[i + left / 2]);
+                        let theirs = subgroup::shuffle_xor(select(upper, a, b), mask);
+                        sums[i] = select(upper, b, a) + theirs;
+                    }
+                } else {
+                    let own = sums[0];
+                    sums[0] = own + subgroup::shuffle_xor(own, mask);
+                }
             }
         }
+    }
+}
+
+/// The step of a fold between lanes at distance `mask` that are not of one subgroup: all that a lane gives is in
+/// workgroup memory before anyone waits.
+#[device]
+fn meet_in_memory(
+    sums: &PlaceArray<f32, Local>,
+    shared: &Shared<f32>,
+    upper: bool,
+    #[comptime] mask: u32,
+    #[comptime] t: Tile,
+) {
+    let i = local_id();
+    let (n, left, row) = comptime!((exchanged(t, mask), left_of(t, mask), t.exchange_row(mask)));
+    for v in comptime!(0..n) {
+        let given = if comptime!(left > 1) { select(upper, sums[v], sums[v + left / 2]) } else { sums[0] };
+        shared[(row + v) * t.local + i] = given;
+    }
+    barrier();
+    for v in comptime!(0..n) {
+        let own = if comptime!(left > 1) { select(upper, sums[v + left / 2], sums[v]) } else { sums[0] };
+        sums[v] = own + shared[(row + v) * t.local + (i ^ mask)];
     }
 }
 
@@ -255,34 +281,9 @@ fn fold_in_memory(sums: &PlaceArray<f32, Local>, shared: &Shared<f32>, #[comptim
     }
 }
 
-/// The first part of a fold where several subgroups share a row: each adds up, over the subgroups, its share of the
-/// sums, or one of them.
-#[device]
-fn fold_parts(sums: &PlaceArray<f32, Local>, shared: &Shared<f32>, #[comptime] t: Tile) {
-    let i = local_id();
-    let n_parts = comptime!(t.parts());
-    let width = comptime!(t.lanes / t.parts());
-    let (n, each) = comptime!((t.sums(), left_of(t, width / 2)));
-    let lane = i & (t.lanes - 1);
-    let at = lane / width * t.local + (i - lane) + lane % width;
-    for j in comptime!(0..each) {
-        for part in comptime!(0..n_parts) {
-            let v = comptime!(part * n / n_parts + j);
-            shared[i + part * t.local] = sums[v];
-        }
-        barrier();
-        let mut parts = [0.0; n_parts];
-        for s in comptime!(0..n_parts) {
-            parts[s] = shared[at + s * width];
-        }
-        for half in comptime!(halves(n_parts)) {
-            for s in comptime!(0..half) {
-                parts[s] += parts[s + half];
-            }
-        }
-        barrier();
-        sums[j] = parts[0];
-    }
+/// Sums that a lane gives to the one at distance `mask`.
+const fn exchanged(t: Tile, mask: u32) -> u32 {
+    left_of(t, mask).div_ceil(2)
 }
 
 /// Sums that are left before the exchange with the lane at distance `mask`.
@@ -343,6 +344,9 @@ fn store(
     let shared = Shared::<f32>::new(len);
     fold(&gate, &shared, comptime!(t));
     if comptime!(form.glu.is_some()) {
+        if comptime!(t.far().count() > 0) {
+            barrier();
+        }
         fold(&up, &shared, comptime!(t));
     }
     if stores(comptime!(t)) {

@@ -28,6 +28,12 @@ pub fn pair_table(values: &[i8; 16]) -> Vec<u32> {
     (0..256).map(|byte| value(byte & 15) | value(byte >> 4) << 16).collect()
 }
 
+/// The four values behind the bytes 2h and 2h + 1 of `word`, whose nibbles [`pair_table`] is looked up for; h is 0 or 1.
+#[device]
+pub fn two_pairs(u: &Unit, word: u32, h: u32) -> u32 {
+    u.lookup_byte(word, h * 2) + u.lookup_byte(word, h * 2 + 1) * 256
+}
+
 /// Where the bit of a word of signs on a device comes from: bit p of byte l is the sign of element 4p + l.
 ///
 /// Files keep seven bits for eight signs; the places of the eighth hold the bits 28 to 31 of the file's word.

@@ -58,8 +58,11 @@ impl Format for Iq1M {
 
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
-            0 => Some(32 * unit + bit),
-            1 => Some(8 * QH + 16 * unit + bit),
+            // Four indexes of eleven bits with the shift's sign above, one after another over both planes.
+            0 | 1 => {
+                let (l, b) = ((32 * plane + bit) / 12, (32 * plane + bit) % 12);
+                Some(if b < 8 { 8 * (4 * unit + l) + b } else { 8 * QH + 16 * unit + 4 * l + b - 8 })
+            }
             2 if bit < 6 => {
                 let group = 2 * unit + bit / 3;
                 Some(8 * SCALES + 16 * (group / 4) + 3 * (group % 4) + bit % 3)
@@ -75,7 +78,7 @@ impl Format for Iq1M {
     }
 
     fn table() -> Vec<u32> {
-        shifted_table()
+        shifted_table(2)
     }
 }
 
@@ -101,19 +104,17 @@ impl PackedFormat for Iq1M {
     const OFFSET: bool = true;
 
     fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
-        let scale = half_bits(u.small(3)) * ((((u.small(2) >> (group * 3)) & 7) * 2 + 1) as f32) * 0.125;
-        (scale, -9.0 * scale)
+        let scale = half_bits(u.small(3)) * ((((u.small(2) >> (group * 3)) & 7) * 2 + 1) as f32) * 0.25;
+        (scale, -4.5 * scale)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let (l, qh) = (pack >> 1, u.small(1) >> ((pack >> 1) * 4));
-        let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | ((qh & 7) << 8);
-        shifted(u.lookup(index), pack & 1, (qh >> 3) & 1)
+        let (low, high, l) = (u.word(0, 0), u.small(1), pack >> 1);
+        let early = low >> ((l & 1) * 12);
+        let late = select(l == 2, (low >> 24) | (high << 8), high >> 4);
+        let field = select(l < 2, early, late);
+        let entry = u.lookup(field & 0x7ff);
+        // Four times the value, and the shift, plus four and a half: bytes from 0 to 9.
+        ((entry >> ((pack & 1) * 4)) & 0x0c0c_0c0c) | (0x0101_0101 - ((field >> 11) & 1) * 0x0101_0101)
     }
-}
-
-/// Eight times the value, and the shift, plus nine: four of an entry's elements as bytes from 0 to 18.
-#[device]
-fn shifted(entry: u32, half: u32, minus: u32) -> u32 {
-    (((entry >> (half * 4)) & 0x0303_0303) << 3) | ((1 - minus) * 0x0202_0202)
 }

@@ -50,7 +50,11 @@ impl Format for Iq1S {
 
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
-            0 => Some(8 * QS + 32 * unit + bit),
+            // Four indexes of eleven bits, one after another over both planes.
+            0 | 1 if 32 * plane + bit < 44 => {
+                let (l, b) = ((32 * plane + bit) / 11, (32 * plane + bit) % 11);
+                Some(if b < 8 { 8 * (QS + 4 * unit + l) + b } else { 8 * QH + 16 * unit + 3 * l + b - 8 })
+            }
             1 => Some(8 * QH + 16 * unit + bit),
             2 => Some(bit),
             _ => None,
@@ -64,7 +68,7 @@ impl Format for Iq1S {
     }
 
     fn table() -> Vec<u32> {
-        shifted_table()
+        shifted_table(0)
     }
 }
 
@@ -96,18 +100,21 @@ impl PackedFormat for Iq1S {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let (l, qh) = (pack >> 1, u.small(1));
-        let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | (((qh >> (l * 3)) & 7) << 8);
+        let (low, high, l) = (u.word(0, 0), u.small(1), pack >> 1);
+        let early = low >> ((l & 1) * 11);
+        let late = select(l == 2, (low >> 22) | (high << 10), high >> 1);
+        let index = select(l < 2, early, late) & 0x7ff;
         // A value, plus one: the shift is in the offset.
         (u.lookup(index) >> ((pack & 1) * 4)) & 0x0303_0303
     }
 }
 
-/// The codebook: an entry a word, value j + 1 of it in the low two bits of byte j mod 4's half j / 4.
-pub(super) fn shifted_table() -> Vec<u32> {
+/// The codebook: an entry a word, value j + 1 of it in the bits `low` and `low + 1` of byte j mod 4's half j / 4.
+pub(super) fn shifted_table(low: usize) -> Vec<u32> {
+    let at = |j: usize| 8 * (j % 4) + 4 * (j / 4) + low;
     let word = |entry: usize| {
         let values = grids::IQ1.entry(entry);
-        values.iter().enumerate().fold(0, |w, (j, v)| w | ((*v + 1.0) as u32) << (8 * (j % 4) + 4 * (j / 4)))
+        values.iter().enumerate().fold(0, |w, (j, v)| w | ((*v + 1.0) as u32) << at(j))
     };
     (0..2048).map(word).collect()
 }

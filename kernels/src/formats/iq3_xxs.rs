@@ -88,7 +88,6 @@ impl PackedFormat for Iq3Xxs {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let index = (u.word(0, pack >> 2) >> ((pack & 3) * 8)) & 0xff;
-        signed(u.lookup(index), all_signs(u.word(1, 0)), pack)
+        signed(u.lookup_byte(u.word(0, pack >> 2), pack & 3), all_signs(u.word(1, 0)), pack)
     }
 }

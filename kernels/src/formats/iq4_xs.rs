@@ -15,7 +15,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{IQ4_VALUES, pair_table},
+    codebook::{IQ4_VALUES, pair_table, two_pairs},
     f16_at, half_bits,
     layout::coded_nibble,
     nibble_at, u16_at,
@@ -100,7 +100,6 @@ impl PackedFormat for Iq4Xs {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let pair = u.word(0, pack >> 1) >> ((pack & 1) * 16);
-        u.lookup(pair & 0xff) | (u.lookup((pair >> 8) & 0xff) << 8)
+        two_pairs(&u, u.word(0, pack >> 1), pack & 1)
     }
 }

@@ -14,7 +14,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{E2M1_DOUBLED, pair_table},
+    codebook::{E2M1_DOUBLED, pair_table, two_pairs},
     layout::{coded_nibble, in_halves},
 };
 
@@ -90,7 +90,6 @@ impl PackedFormat for Mxfp4 {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let pair = u.word(0, pack >> 1) >> ((pack & 1) * 16);
-        u.lookup(pair & 0xff) | (u.lookup((pair >> 8) & 0xff) << 8)
+        two_pairs(&u, u.word(0, pack >> 1), pack & 1)
     }
 }

@@ -14,7 +14,8 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{E2M1_DOUBLED, pair_table},
+    codebook::{E2M1_DOUBLED, pair_table, two_pairs},
+    half_bits,
     layout::coded_nibble,
 };
 
@@ -95,15 +96,12 @@ impl PackedFormat for Nvfp4 {
 
     fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
         let d = (u.small(1) >> (group * 8)) & 0xff;
-        let (exponent, mantissa) = ((d >> 3) & 15, d & 7);
-        let normal = bitcast::<f32, u32>(((exponent + 119) << 23) | (mantissa << 20));
-        let tiny = (mantissa as f32) * (1.0 / 1024.0);
-        let value = select(exponent == 0, tiny, normal);
+        // The bits of an f16 whose exponent is biased by 15 where E4M3's is by 7, subnormals among them.
+        let value = half_bits((d & 0x7f) << 7) * 128.0;
         (select(d == 0x7f, 0.0, value), 0.0)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let pair = u.word(0, pack >> 1) >> ((pack & 1) * 16);
-        u.lookup(pair & 0xff) | (u.lookup((pair >> 8) & 0xff) << 8)
+        two_pairs(&u, u.word(0, pack >> 1), pack & 1)
     }
 }

@@ -93,16 +93,22 @@ impl PackedFormat for Tq1_0 {
         // Units 0 to 4 take a digit of the first 32 bytes each, unit 5 and 6 two of the next 16, unit 7 their last and
         // the four of the last 4 bytes.
         let unit = u.in_block::<Tq1_0>();
-        let (first, last) = (unit < 5, unit == 7);
-        let (j, late) = (pack & 3, unit * 2 - 10 + (pack >> 2));
-        let end = last && pack > 3;
+        let (first, j) = (unit < 5, pack & 3);
+        let end = unit == 7 && pack > 3;
         let word = select(first, pack, select(end, 12, 8 + j));
-        let power = select(end, power_of_three(j), power_of_three(select(first, unit, late)));
+        // The power of the unit's first digit; of units 5 and 6 the second half has the next one.
+        let own = power_of_three(select(first, unit, unit * 2 - 10));
+        let second = select(first, own, own * 3);
+        let power = select(pack > 3, select(end, power_of_three(j), second), own);
         let bytes = u.word(0, word);
         // The second and fourth digit are where they belong already.
-        ((digits(bytes, power) >> 8) & 0x0003_0003) | (digits(bytes >> 8, power) & 0x0300_0300)
+        let (even, odd) = (digits(bytes & BYTES, power), digits((bytes >> 8) & BYTES, power));
+        ((even >> 8) & BYTES) | (odd & !BYTES)
     }
 }
+
+/// The bytes 0 and 2 of a word.
+const BYTES: u32 = 0x00ff_00ff;
 
 /// Three to the power of `n`, which is below 5.
 #[device]
@@ -110,8 +116,9 @@ fn power_of_three(n: u32) -> u32 {
     select(n == 4, 81, (0x1b09_0301 >> ((n & 3) * 8)) & 0xff)
 }
 
-/// The next base-three digits of the bytes 0 and 2, after a multiplication by `power`: in bits 8 and 9, 24 and 25.
+/// The next base-three digits of two fractions in 16 bits each, after a multiplication by `power`: in bits 8 and 9, 24
+/// and 25; what is left of the fractions is below them.
 #[device]
-fn digits(bytes: u32, power: u32) -> u32 {
-    (((bytes & 0x00ff_00ff) * power) & 0x00ff_00ff) * 3
+fn digits(fractions: u32, power: u32) -> u32 {
+    ((fractions * power) & BYTES) * 3
 }
