@@ -199,13 +199,18 @@ impl Tensor {
     #[track_caller]
     pub fn fill_table(&self) {
         if let (Some(table), Some((plane, first))) = (&self.table, self.table_plane()) {
-            let (first, t) = (shr(first, number(2)), local_id());
-            let (counted, i) = for_loop(t, number(plane.bytes / 4), workgroup_invocations(), Hint::None);
-            let word = self.words.at(add(first, i)).read();
-            for copy in 0..table.copies {
-                // Neighbors write to different banks.
-                let own = bitand(add(t, number(copy)), number(table.copies - 1));
-                write(&table.words.at(add(mul(i, number(table.copies)), own)), word);
+            let (first, t, n) = (shr(first, number(2)), local_id(), plane.bytes / 4);
+            let local = workgroup_invocations();
+            let each = known(local).map_or(1, |local| words_on_their_way(n, local as u32));
+            let (counted, i) = for_loop(t, number(n), mul(local, number(each)), Hint::None);
+            let places: Vec<_> = (0..each).map(|q| add(i, mul(local, number(q)))).collect();
+            let words: Vec<_> = places.iter().map(|i| self.words.at(add(first, *i)).read()).collect();
+            for (i, word) in places.into_iter().zip(words) {
+                for copy in 0..table.copies {
+                    // Neighbors write to different banks.
+                    let own = bitand(add(t, number(copy)), number(table.copies - 1));
+                    write(&table.words.at(add(mul(i, number(table.copies)), own)), word);
+                }
             }
             end_loop(counted);
             barrier();
@@ -273,6 +278,13 @@ pub struct Unit {
     /// Words of the first plane's field, where they are not found by the index.
     first_field: Option<Path>,
     table: Option<Rc<Table>>,
+}
+
+/// Words of a table of `n` that each of `local` invocations asks for before it stores the first: all, or as many as
+/// registers are spent on, where they are the same for every invocation.
+fn words_on_their_way(n: u32, local: u32) -> u32 {
+    let rounds = if n.is_multiple_of(local) { n / local } else { 1 };
+    (1..=8).rev().find(|each| rounds.is_multiple_of(*each)).unwrap_or(1)
 }
 
 /// Words of a field that are loaded with its unit: none of a table, none of a wide field that several units share.

@@ -179,8 +179,7 @@ impl Round {
         let mut words = words.into_iter();
         let each = words.len() / (t.rows * t.ahead.max(1)) as usize;
         let unit = |start: &Ex<u32>| {
-            w.unit_of_row(*start, index)
-                .with_loaded(words.by_ref().take(each).collect::<Vec<_>>())
+            w.unit_of_row(*start, index).with_loaded(words.by_ref().take(each).collect::<Vec<_>>())
         };
         Round { index, units: own.starts.iter().map(unit).collect() }
     }

@@ -93,3 +93,9 @@ pub trait Format: HostFormat + TensorFormat {
 fn half_bits(bits: u32) -> f32 {
     unpack_half(bits).x()
 }
+
+/// `word` with bit `from` of each byte at bit `to`; a mask drops what comes from a neighbor.
+#[device]
+fn moved(word: u32, from: u32, to: u32) -> u32 {
+    select(from > to, word >> ((from - to) & 7), word << ((to - from) & 7))
+}

@@ -19,6 +19,7 @@ use kiln_dsl::prelude::*;
 use super::{
     Arms, Format, HostFormat, f16_at, half_bits,
     layout::{pair, single},
+    moved,
 };
 
 /// The format.
@@ -111,6 +112,6 @@ impl PackedFormat for Q3K {
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
         ((u.word(0, pack >> 2) >> ((pack & 3) * 2)) & 0x0303_0303)
-            | (((u.word(1, 0) >> pack) & 0x0101_0101) << 2)
+            | (moved(u.word(1, 0), pack, 2) & 0x0404_0404)
     }
 }

@@ -14,7 +14,7 @@ use kiln_dsl::prelude::*;
 use super::{
     Arms, Format, HostFormat, f16_at, half_bits,
     layout::{in_halves, nibble, single},
-    u32_at,
+    moved, u32_at,
 };
 
 /// The format.
@@ -86,6 +86,6 @@ impl PackedFormat for Q5_0 {
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
         ((u.word(0, pack & 3) >> ((pack >> 2) * 4)) & 0x0f0f_0f0f)
-            | (((u.word(1, 0) >> pack) & 0x0101_0101) << 4)
+            | (moved(u.word(1, 0), pack, 4) & 0x1010_1010)
     }
 }

@@ -19,6 +19,7 @@ use kiln_dsl::prelude::*;
 use super::{
     Arms, Format, HostFormat, f16_at, k_scales,
     layout::{nibble, single},
+    moved,
 };
 
 /// The format.
@@ -99,6 +100,6 @@ impl PackedFormat for Q5K {
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
         ((u.word(0, pack & 3) >> ((pack >> 2) * 4)) & 0x0f0f_0f0f)
-            | (((u.word(1, 0) >> pack) & 0x0101_0101) << 4)
+            | (moved(u.word(1, 0), pack, 4) & 0x1010_1010)
     }
 }

@@ -18,6 +18,7 @@ use kiln_dsl::prelude::*;
 use super::{
     Arms, Format, HostFormat, f16_at, half_bits,
     layout::{nibble, pair},
+    moved,
 };
 
 /// The format.
@@ -101,6 +102,6 @@ impl PackedFormat for Q6K {
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
         let low = (u.word(0, pack & 3) >> ((pack >> 2) * 4)) & 0x0f0f_0f0f;
-        low | (((u.word(1, pack >> 2) >> ((pack & 3) * 2)) & 0x0303_0303) << 4)
+        low | (moved(u.word(1, pack >> 2), (pack & 3) * 2, 4) & 0x3030_3030)
     }
 }

@@ -93,13 +93,12 @@ impl PackedFormat for Tq1_0 {
         // Units 0 to 4 take a digit of the first 32 bytes each, unit 5 and 6 two of the next 16, unit 7 their last and
         // the four of the last 4 bytes.
         let unit = u.in_block::<Tq1_0>();
-        let (first, j) = (unit < 5, pack & 3);
-        let end = unit == 7 && pack > 3;
-        let word = select(first, pack, select(end, 12, 8 + j));
+        let (first, last, j) = (unit < 5, unit == 7, pack & 3);
+        let word = select(first, pack, select(pack > 3, select(last, 12, 8 + j), 8 + j));
         // The power of the unit's first digit; of units 5 and 6 the second half has the next one.
         let own = power_of_three(select(first, unit, unit * 2 - 10));
         let second = select(first, own, own * 3);
-        let power = select(pack > 3, select(end, power_of_three(j), second), own);
+        let power = select(pack > 3, select(last, power_of_three(j), second), own);
         let bytes = u.word(0, word);
         // The second and fourth digit are where they belong already.
         let (even, odd) = (digits(bytes & BYTES, power), digits((bytes >> 8) & BYTES, power));
