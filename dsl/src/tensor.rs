@@ -7,14 +7,14 @@ use kiln_spirv_emit::ir::{Const, ValueId};
 use std::rc::Rc;
 
 use crate::{
-    block::{Buf, Shared},
+    block::{Buf, Elem, Shared},
     builtin::{barrier, local_id, workgroup_invocations},
     control::{Hint, end_loop, for_loop},
     math::{Vec2Methods, Vec4Methods, fma, vec4},
     ops::{add, bitand, bitor, cast, div, mul, rem, select, shl, shr},
     place::{At, Path, write},
     session::with,
-    value::{Ex, Read, Vec2, Vec4},
+    value::{Ex, Held, Read, Vec2, Vec4},
 };
 
 /// One field of a format as a device holds it: that field of every unit, or of every block, one after another.
@@ -26,6 +26,8 @@ pub struct Plane {
     pub bytes: u32,
     /// Units that share it: 1 for a field of the unit, 0 for a table that the whole tensor shares.
     pub units: u32,
+    /// Words of an entry of a table, which are read at once: 1 or 2.
+    pub entry: u32,
 }
 
 /// Planes start at multiples of this many bytes.
@@ -34,17 +36,22 @@ pub const PLANE_ALIGN: u32 = 16;
 impl Plane {
     /// A field of `bytes` bytes in each unit.
     pub const fn unit(bytes: u32) -> Self {
-        Plane { bytes, units: 1 }
+        Plane { bytes, units: 1, entry: 1 }
     }
 
     /// A field of `bytes` bytes that `units` units, a block, share.
     pub const fn block(bytes: u32, units: u32) -> Self {
-        Plane { bytes, units }
+        Plane { bytes, units, entry: 1 }
     }
 
     /// A table of `words` 32-bit words, once for the tensor; it is the last plane.
     pub const fn table(words: u32) -> Self {
-        Plane { bytes: 4 * words, units: 0 }
+        Plane { bytes: 4 * words, units: 0, entry: 1 }
+    }
+
+    /// The same, of entries of two words.
+    pub const fn pairs(words: u32) -> Self {
+        Plane { bytes: 4 * words, units: 0, entry: 2 }
     }
 
     const fn bytes_of(self, n_units: u64) -> u64 {
@@ -148,10 +155,43 @@ pub struct Tensor {
     table: Option<Rc<Table>>,
 }
 
-/// A format's table in workgroup memory: each word `copies` times, one after another.
+/// A format's table in workgroup memory: each entry `copies` times, one after another.
 struct Table {
-    words: Shared<u32>,
+    entries: Entries,
     copies: u32,
+}
+
+/// Room for the entries of a table.
+enum Entries {
+    Words(Shared<u32>),
+    Pairs(Shared<Vec2<u32>>),
+}
+
+impl Table {
+    fn new(plane: Plane, copies: u32) -> Self {
+        let n = number(plane.bytes / (4 * plane.entry) * copies);
+        let entries = match plane.entry {
+            2 => Entries::Pairs(Shared::new(n)),
+            _ => Entries::Words(Shared::new(n)),
+        };
+        Table { entries, copies }
+    }
+
+    fn base(&self) -> ValueId {
+        match &self.entries {
+            Entries::Words(words) => words.base(),
+            Entries::Pairs(pairs) => pairs.base(),
+        }
+    }
+
+    /// Where an invocation finds entry `i`: in its own copy.
+    #[track_caller]
+    fn place(&self, i: Ex<u32>) -> Ex<u32> {
+        match self.copies {
+            1 => i,
+            copies => add(mul(i, number(copies)), bitand(local_id(), number(copies - 1))),
+        }
+    }
 }
 
 impl Tensor {
@@ -180,8 +220,7 @@ impl Tensor {
     #[track_caller]
     pub fn with_table(mut self, copies: u32) -> Self {
         if let Some((plane, _)) = self.table_plane() {
-            let words = Shared::new(number(plane.bytes / 4 * copies));
-            self.table = Some(Rc::new(Table { words, copies }));
+            self.table = Some(Rc::new(Table::new(plane, copies)));
         }
         self
     }
@@ -199,22 +238,34 @@ impl Tensor {
     #[track_caller]
     pub fn fill_table(&self) {
         if let (Some(table), Some((plane, first))) = (&self.table, self.table_plane()) {
-            let (first, t, n) = (shr(first, number(2)), local_id(), plane.bytes / 4);
-            let local = workgroup_invocations();
-            let each = known(local).map_or(1, |local| words_on_their_way(n, local as u32));
-            let (counted, i) = for_loop(t, number(n), mul(local, number(each)), Hint::None);
-            let places: Vec<_> = (0..each).map(|q| add(i, mul(local, number(q)))).collect();
-            let words: Vec<_> = places.iter().map(|i| self.words.at(add(first, *i)).read()).collect();
-            for (i, word) in places.into_iter().zip(words) {
-                for copy in 0..table.copies {
-                    // Neighbors write to different banks.
-                    let own = bitand(add(t, number(copy)), number(table.copies - 1));
-                    write(&table.words.at(add(mul(i, number(table.copies)), own)), word);
+            match &table.entries {
+                Entries::Words(entries) => self.fill(entries, &self.words, first, plane, table.copies),
+                Entries::Pairs(entries) => {
+                    self.fill(entries, &self.words.view::<Vec2<u32>>(), first, plane, table.copies);
                 }
             }
-            end_loop(counted);
             barrier();
         }
+    }
+
+    /// Brings the entries of a table, which lies from byte `first` on, to workgroup memory.
+    #[track_caller]
+    fn fill<T: Elem + Held>(&self, to: &Shared<T>, from: &Buf<T>, first: Ex<u32>, plane: Plane, copies: u32) {
+        let size = 4 * plane.entry;
+        let (first, t, n) = (shr(first, number(size.ilog2())), local_id(), plane.bytes / size);
+        let local = workgroup_invocations();
+        let each = known(local).map_or(1, |local| entries_on_their_way(n, local as u32));
+        let (counted, i) = for_loop(t, number(n), mul(local, number(each)), Hint::None);
+        let places: Vec<_> = (0..each).map(|q| add(i, mul(local, number(q)))).collect();
+        let entries: Vec<_> = places.iter().map(|i| from.at(add(first, *i)).read()).collect();
+        for (i, entry) in places.into_iter().zip(entries) {
+            for copy in 0..copies {
+                // Neighbors write to different banks.
+                let own = bitand(add(t, number(copy)), number(copies - 1));
+                write(&to.at(add(mul(i, number(copies)), own)), entry);
+            }
+        }
+        end_loop(counted);
     }
 
     /// The plane of its table, and that plane's first byte.
@@ -254,7 +305,7 @@ impl Tensor {
 
     /// What makes it this tensor and no other.
     pub(crate) fn identity(&self) -> Vec<ValueId> {
-        let table = self.table.iter().map(|table| table.words.base());
+        let table = self.table.iter().map(|table| table.base());
         self.planes.iter().map(|(_, first)| first.id).chain([self.words.base()]).chain(table).collect()
     }
 }
@@ -280,9 +331,9 @@ pub struct Unit {
     table: Option<Rc<Table>>,
 }
 
-/// Words of a table of `n` that each of `local` invocations asks for before it stores the first: all, or as many as
+/// Entries of a table of `n` that each of `local` invocations asks for before it stores the first: all, or as many as
 /// registers are spent on, where they are the same for every invocation.
-fn words_on_their_way(n: u32, local: u32) -> u32 {
+fn entries_on_their_way(n: u32, local: u32) -> u32 {
     let rounds = if n.is_multiple_of(local) { n / local } else { 1 };
     (1..=8).rev().find(|each| rounds.is_multiple_of(*each)).unwrap_or(1)
 }
@@ -315,12 +366,12 @@ impl Unit {
                 loaded.push(self.narrow(plane));
             } else if bytes.is_multiple_of(16) {
                 for j in 0..bytes / 16 {
-                    let four = self.sixteen_bytes(plane, j);
+                    let four = self.sixteen_bytes(plane, number(j));
                     loaded.extend([four.x(), four.y(), four.z(), four.w()]);
                 }
             } else if bytes.is_multiple_of(8) {
                 for j in 0..bytes / 8 {
-                    let two = self.eight_bytes(plane, j);
+                    let two = self.eight_bytes(plane, number(j));
                     loaded.extend([two.x(), two.y()]);
                 }
             } else {
@@ -363,30 +414,41 @@ impl Unit {
         }
     }
 
-    /// Word `i` of the format's table.
+    /// The 16 bytes `j` of a field of a multiple of as many.
+    #[track_caller]
+    pub fn sixteen(&self, plane: Ex<u32>, j: Ex<u32>) -> Ex<Vec4<u32>> {
+        self.sixteen_bytes(self.plane(plane), j)
+    }
+
+    /// Word `i` of the format's table, whose entries are single words.
     #[track_caller]
     pub fn lookup(&self, i: Ex<u32>) -> Ex<u32> {
-        match &self.table {
-            Some(table) if table.copies == 1 => table.words.at(i).read(),
-            Some(table) => {
-                let own = bitand(local_id(), number(table.copies - 1));
-                table.words.at(add(mul(i, number(table.copies)), own)).read()
-            }
-            None => self.word_in_memory(self.fields.len() - 1, i),
+        match self.table.as_deref() {
+            Some(table @ Table { entries: Entries::Words(words), .. }) => words.at(table.place(i)).read(),
+            _ => self.word_in_memory(self.fields.len() - 1, i),
+        }
+    }
+
+    /// The two words of entry `i` of the format's table, whose entries have two.
+    #[track_caller]
+    pub fn lookup_pair(&self, i: Ex<u32>) -> Ex<Vec2<u32>> {
+        match self.table.as_deref() {
+            Some(table @ Table { entries: Entries::Pairs(pairs), .. }) => pairs.at(table.place(i)).read(),
+            _ => self.eight_bytes(self.fields.len() - 1, i),
         }
     }
 
     /// The word of the format's table that byte `j` of `word` names.
     #[track_caller]
     pub fn lookup_byte(&self, word: Ex<u32>, j: Ex<u32>) -> Ex<u32> {
-        match (&self.table, known(j)) {
-            (Some(table), Some(j)) if table.copies > 1 => {
+        match (self.table.as_deref(), known(j)) {
+            (Some(Table { entries: Entries::Words(words), copies }), Some(j)) if *copies > 1 => {
                 // Moved at once to where it stands before the number of the copy.
-                let (from, to) = (8 * j as u32, table.copies.ilog2());
+                let (from, to) = (8 * j as u32, copies.ilog2());
                 let moved =
                     if from < to { shl(word, number(to - from)) } else { shr(word, number(from - to)) };
-                let own = bitand(local_id(), number(table.copies - 1));
-                table.words.at(bitor(bitand(moved, number(0xff << to)), own)).read()
+                let own = bitand(local_id(), number(copies - 1));
+                words.at(bitor(bitand(moved, number(0xff << to)), own)).read()
             }
             _ => self.lookup(bitand(shr(word, mul(j, number(8))), number(0xff))),
         }
@@ -445,15 +507,15 @@ impl Unit {
     }
 
     #[track_caller]
-    fn sixteen_bytes(&self, plane: usize, j: u32) -> Ex<Vec4<u32>> {
+    fn sixteen_bytes(&self, plane: usize, j: Ex<u32>) -> Ex<Vec4<u32>> {
         let fours = self.words.view::<Vec4<u32>>();
-        fours.at(add(self.start(plane, 16), number(j))).read()
+        fours.at(add(self.start(plane, 16), j)).read()
     }
 
     #[track_caller]
-    fn eight_bytes(&self, plane: usize, j: u32) -> Ex<Vec2<u32>> {
+    fn eight_bytes(&self, plane: usize, j: Ex<u32>) -> Ex<Vec2<u32>> {
         let twos = self.words.view::<Vec2<u32>>();
-        twos.at(add(self.start(plane, 8), number(j))).read()
+        twos.at(add(self.start(plane, 8), j)).read()
     }
 
     #[track_caller]

@@ -58,6 +58,12 @@ pub fn all_signs(word: u32) -> u32 {
     own | (((sums ^ (sums >> 8)) & 0x55) << 25)
 }
 
+/// The four bytes of pack `pack` of an entry that has two.
+#[device]
+pub fn half_of(entry: Vec2<u32>, pack: u32) -> u32 {
+    select((pack & 1) == 0, entry.x(), entry.y())
+}
+
 /// The four bytes of elements `4 pack` on, none of them zero, negated where their bit of `signs` is set.
 #[device]
 pub fn signed(bytes: u32, signs: u32, pack: u32) -> u32 {

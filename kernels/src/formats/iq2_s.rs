@@ -16,7 +16,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{signed, write_signed},
+    codebook::{half_of, signed, write_signed},
     f16_at, grids, half_bits,
     layout::single,
     nibble_at,
@@ -72,7 +72,7 @@ impl TensorFormat for Iq2S {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] =
-        &[Plane::unit(8), Plane::unit(2), Plane::block(2, 8), Plane::table(2048)];
+        &[Plane::unit(8), Plane::unit(2), Plane::block(2, 8), Plane::pairs(2048)];
 
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq2S>(&u, at)
@@ -96,6 +96,6 @@ impl PackedFormat for Iq2S {
     fn lanes(u: &Unit, pack: u32) -> u32 {
         let (l, extra) = (pack >> 1, u.small(1));
         let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | (((extra >> (l * 2)) & 3) << 8);
-        signed(u.lookup(index * 2 + (pack & 1)), u.word(0, 1), pack)
+        signed(half_of(u.lookup_pair(index), pack), u.word(0, 1), pack)
     }
 }

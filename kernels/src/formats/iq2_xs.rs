@@ -15,7 +15,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{all_signs, even_signs, signed, spread_seven, write_signed},
+    codebook::{all_signs, even_signs, half_of, signed, spread_seven, write_signed},
     f16_at, grids, half_bits, nibble_at, u16_at,
 };
 
@@ -76,7 +76,7 @@ impl TensorFormat for Iq2Xs {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] =
-        &[Plane::unit(8), Plane::unit(1), Plane::block(2, 8), Plane::table(1024)];
+        &[Plane::unit(8), Plane::unit(1), Plane::block(2, 8), Plane::pairs(1024)];
 
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq2Xs>(&u, at)
@@ -100,6 +100,6 @@ impl PackedFormat for Iq2Xs {
     fn lanes(u: &Unit, pack: u32) -> u32 {
         let (l, high) = (pack >> 1, u.word(0, 1));
         let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | ((high >> (l * 2 + 17)) & 0x100);
-        signed(u.lookup(index * 2 + (pack & 1)), all_signs(high), pack)
+        signed(half_of(u.lookup_pair(index), pack), all_signs(high), pack)
     }
 }

@@ -14,7 +14,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{all_signs, even_signs, signed, spare, spread_seven, write_signed},
+    codebook::{all_signs, even_signs, half_of, signed, spare, spread_seven, write_signed},
     f16_at, grids, half_bits, u32_at,
 };
 
@@ -65,7 +65,7 @@ impl Format for Iq2Xxs {
 impl TensorFormat for Iq2Xxs {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
-    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::block(2, 8), Plane::table(512)];
+    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::block(2, 8), Plane::pairs(512)];
 
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq2Xxs>(&u, at)
@@ -88,6 +88,6 @@ impl PackedFormat for Iq2Xxs {
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
         let index = (u.word(0, 0) >> ((pack >> 1) * 8)) & 0xff;
-        signed(u.lookup(index * 2 + (pack & 1)), all_signs(u.word(0, 1)), pack)
+        signed(half_of(u.lookup_pair(index), pack), all_signs(u.word(0, 1)), pack)
     }
 }

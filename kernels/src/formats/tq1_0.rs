@@ -54,7 +54,8 @@ impl Format for Tq1_0 {
     fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => Some(bit),
-            1 => Some(8 * D + bit),
+            1 => Some(8 * QH + bit),
+            2 => Some(8 * D + bit),
             _ => None,
         }
     }
@@ -68,7 +69,7 @@ impl Format for Tq1_0 {
 impl TensorFormat for Tq1_0 {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
-    const PLANES: &'static [Plane] = &[Plane::block(52, 8), Plane::block(2, 8)];
+    const PLANES: &'static [Plane] = &[Plane::block(48, 8), Plane::block(4, 8), Plane::block(2, 8)];
 
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Tq1_0>(&u, at)
@@ -85,7 +86,7 @@ impl PackedFormat for Tq1_0 {
     const OFFSET: bool = true;
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
-        let d = half_bits(u.small(1));
+        let d = half_bits(u.small(2));
         (d, -d)
     }
 
@@ -94,12 +95,13 @@ impl PackedFormat for Tq1_0 {
         // the four of the last 4 bytes.
         let unit = u.in_block::<Tq1_0>();
         let (first, last, j) = (unit < 5, unit == 7, pack & 3);
-        let word = select(first, pack, select(pack > 3, select(last, 12, 8 + j), 8 + j));
+        let four = u.sixteen(0, select(first, pack >> 2, 2));
+        let word = select(j < 2, select(j == 0, four.x(), four.y()), select(j == 2, four.z(), four.w()));
+        let bytes = select(pack > 3, select(last, u.word(1, 0), word), word);
         // The power of the unit's first digit; of units 5 and 6 the second half has the next one.
         let own = power_of_three(select(first, unit, unit * 2 - 10));
         let second = select(first, own, own * 3);
         let power = select(pack > 3, select(last, power_of_three(j), second), own);
-        let bytes = u.word(0, word);
         // The second and fourth digit are where they belong already.
         let (even, odd) = (digits(bytes & BYTES, power), digits((bytes >> 8) & BYTES, power));
         ((even >> 8) & BYTES) | (odd & !BYTES)

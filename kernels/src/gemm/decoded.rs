@@ -167,7 +167,7 @@ pub(super) const fn bytes(shape: &KhrShape, table_bytes: u32) -> u32 {
 /// Bytes of a format's table, the last of its planes, if it has one.
 pub const fn table_bytes(planes: &[Plane]) -> u32 {
     match planes {
-        [.., Plane { bytes, units: 0 }] => *bytes,
+        [.., Plane { bytes, units: 0, .. }] => *bytes,
         _ => 0,
     }
 }

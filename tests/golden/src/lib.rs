@@ -8,6 +8,7 @@ pub mod budget;
 pub mod costs;
 pub mod diff;
 pub mod fixtures;
+pub mod issue;
 pub mod kernels;
 pub mod record;
 pub mod report;
