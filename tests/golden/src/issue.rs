@@ -73,7 +73,7 @@ pub fn line(row: &FormatRow, exact: Exact) -> Result<String, IssueError> {
     ))
 }
 
-/// What heads the lines of [`line`].
+/// What heads the lines of [`line()`].
 pub fn head() -> String {
     let kinds = KINDS.map(|kind| format!("{kind:>7}")).join(" ");
     format!("#        arm       tile  {kinds}    all   floor    bar most")
