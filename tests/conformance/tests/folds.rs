@@ -1,0 +1,70 @@
+//! Sums of lanes that meet by shuffles, and in workgroup memory where several subgroups share a row, have the bits of
+//! those that meet in workgroup memory alone: in forms of two matrices too, whose folds take the same memory in turn.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use kiln_abi::{BufferRange, Device, launch::launch_staged};
+use kiln_kernels::{
+    Registry,
+    activations::{self, Planes},
+    conformance::{Random, plain_step, random_blocks, u32_bytes},
+    formats::{Q4_0, layout::pack},
+    gemv::{Activation, Arm, Form, GemvOperands, GemvPush, Tile},
+};
+use kiln_spirv_interp::{InterpOptions, Interpreter};
+
+/// Rows and columns of W, rows of x.
+const SHAPE: [u32; 3] = [5, 4096 + 512, 3];
+
+/// The bits of y, by this tile and form.
+fn product(tile: Tile, form: Form, planes: Planes) -> Vec<u8> {
+    let [m, k, n] = SHAPE;
+    let registry = Registry::builtin();
+    let row = registry.formats().find(|row| row.name == "Q4_0").unwrap();
+    let device = Interpreter::new(InterpOptions { subgroup_size: 32, seed: 3, ..Default::default() });
+    let mut random = Random::new(11);
+    let mut matrix = || pack::<Q4_0>(&random_blocks::<Q4_0>(&mut random, (m * k) as usize).0);
+    let (w, v) = (matrix(), matrix());
+    let rows = random.units((n * k) as usize);
+    let x = rows.chunks_exact(k as usize).flat_map(|x| activations::quantize_row(planes, x).0);
+    let filled = |data: &[u8]| {
+        let (bytes, offset_bytes) = (data.len() as u64, 0);
+        let buffer = device.allocate(bytes, "").unwrap();
+        device.write(buffer, 0, data).unwrap();
+        BufferRange { buffer, offset_bytes, bytes }
+    };
+    let y = filled(&vec![0; (4 * n * m) as usize]);
+    let o = GemvOperands {
+        w: filled(&w),
+        v: form.glu.map(|_| filled(&v)),
+        x: filled(&u32_bytes(&x.collect::<Vec<_>>())),
+        step: filled(&plain_step(n)),
+        ids: None,
+        bias: None,
+        y,
+    };
+    let units = m * (k / row.unit);
+    let p = GemvPush { rows: n, m, k, units, first: 0, stride: m, used: 1, sharing: 1 };
+    let call = (row.gemv.launch(Arm::Dot4(planes)))(o, p, tile, form);
+    launch_staged(&device, &call.stage().unwrap(), &call.args).unwrap();
+    let mut bits = vec![0; (4 * n * m) as usize];
+    device.read(y.buffer, 0, &mut bits).unwrap();
+    bits
+}
+
+#[test]
+fn lanes_of_several_subgroups_meet_with_the_bits_of_workgroup_memory() {
+    let glu = Form { glu: Some(Activation::Silu), ..Form::default() };
+    let (mut equal, mut other) = (0, 0);
+    for (lanes, rows, cols, local) in [(128, 4, 1, 128), (64, 2, 1, 256), (64, 8, 8, 64), (128, 4, 8, 128)] {
+        for form in [Form::default(), glu] {
+            let planes = if lanes == 64 { Planes::One } else { Planes::Two };
+            let tile = Tile { lanes, rows, cols, ahead: 0, local, copies: 1, subgroup: Some(32) };
+            let shuffled = product(tile, form, planes);
+            assert_eq!(shuffled, product(Tile { subgroup: None, ..tile }, form, planes), "{tile:?} {form:?}");
+            equal += 1;
+            // Fewer lanes add in another order.
+            other += u32::from(shuffled != product(Tile { lanes: 32, rows: 4, ..tile }, form, planes));
+        }
+    }
+    assert_eq!((equal, other), (8, 8));
+}
