@@ -17,20 +17,47 @@ fn target(name: &str) -> Target {
     Target::from_json(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
+/// The tiny llama as a file, without some of its tensors.
+fn llama(without: &[&str]) -> Vec<u8> {
+    let tiny = tiny::all().into_iter().find(|tiny| tiny.name == "llama").unwrap();
+    let (registry, whole) = (Registry::builtin(), tiny.file());
+    let f32 = registry.format_named("F32").unwrap();
+    let tensors = || tiny.tensors.iter().filter(|(name, _)| !without.contains(&name.as_str()));
+    let mut writer = GgufWriter::new();
+    writer.copy(whole.gguf.metadata(), |_| true).unwrap();
+    tensors().for_each(|(name, shape)| writer.tensor(name, shape, f32).unwrap());
+    let mut data = writer.start(Vec::new()).unwrap();
+    tensors().for_each(|(name, _)| data.data(whole.gguf.tensor(name).unwrap().data).unwrap());
+    data.finish().unwrap()
+}
+
+#[test]
+fn inspect_prints_the_plan_for_a_described_device_and_what_it_declines() {
+    let path = std::env::temp_dir().join(format!("kiln-planned-{}.gguf", std::process::id()));
+    std::fs::write(&path, llama(&[])).unwrap();
+    let inspect = |device: &str| {
+        let caps = format!("{}/tests/caps/{device}.json", env!("CARGO_MANIFEST_DIR"));
+        let args = ["inspect", path.to_str().unwrap(), "--plan", "--caps", &caps];
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_kiln")).args(args).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (whole, without) = (inspect("h200"), inspect("phone-32kib"));
+    std::fs::remove_file(&path).unwrap();
+    for part in ["device   NVIDIA H200", "context  ", "memory   ", "kernels  ", "step     of up to 1 rows"] {
+        assert!(whole.contains(part), "{part}: {whole}");
+    }
+    assert!(!whole.contains("declined") && whole.contains("gemm_decoded"), "{whole}");
+    assert_eq!(without.matches("declined prompts on matrices: ").count(), 1, "{without}");
+    assert!(!without.contains("gemm_decoded"), "{without}");
+}
+
 #[test]
 fn a_file_logs_each_of_its_reasons_once() {
     let path = std::env::temp_dir().join(format!("kiln-declines-{}.gguf", std::process::id()));
+    let registry = Registry::builtin();
     let open = |without: &[&str]| {
-        let tiny = tiny::all().into_iter().find(|tiny| tiny.name == "llama").unwrap();
-        let (registry, whole) = (Registry::builtin(), tiny.file());
-        let f32 = registry.format_named("F32").unwrap();
-        let tensors = || tiny.tensors.iter().filter(|(name, _)| !without.contains(&name.as_str()));
-        let mut writer = GgufWriter::new();
-        writer.copy(whole.gguf.metadata(), |_| true).unwrap();
-        tensors().for_each(|(name, shape)| writer.tensor(name, shape, f32).unwrap());
-        let mut data = writer.start(Vec::new()).unwrap();
-        tensors().for_each(|(name, _)| data.data(whole.gguf.tensor(name).unwrap().data).unwrap());
-        std::fs::write(&path, data.finish().unwrap()).unwrap();
+        std::fs::write(&path, llama(without)).unwrap();
         let (opened, logged) = declines(|| ModelFile::open(&path, &registry));
         std::fs::remove_file(&path).unwrap();
         let reasons = match opened {

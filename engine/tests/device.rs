@@ -6,7 +6,7 @@
 
 mod fetched;
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use kiln_abi::{Device as _, DeviceError, LaunchError};
 use kiln_engine::forward::{Backend, Choice, ForwardError, feed_windows};
@@ -190,6 +190,14 @@ fn a_short_window_equals_token_by_token_and_barriers_change_no_bit() {
     let gpu = open(Faults::default(), false);
     let device = model(&gpu);
     let single = logits_by(&device, ids, 1);
+    // One forced id after the other is as near to the reference as a window; the control is one step off.
+    assert!(ids.len() >= 48, "{} forced ids", ids.len());
+    let expected = logits(reference(), ids);
+    let n_vocab = file().model.graph.n_vocab();
+    let off = rms(&single, &expected);
+    let shifted = rms(&single[n_vocab..], &expected[..expected.len() - n_vocab]);
+    println!("{}: {} forced ids, rms {off:.4}, one step off {shifted:.1}", gpu.caps().name, ids.len());
+    assert!(off <= RMS_BAR && shifted > 10.0 * RMS_BAR, "rms {off}, one step off {shifted}");
     let short = logits_by(&device, ids, 16);
     assert_eq!(short, single, "a row's result depends on its own sequence only");
     // Feeds of more than 16 ids may be multiplied as matrices of f16; elsewhere their bits are the same.
@@ -279,7 +287,14 @@ fn weights_are_on_the_device_once_for_all_sequences() {
     }
     let gpu = open(Faults::default(), false);
     let used = || gpu.memory_use().buffer_bytes;
-    let (gguf, device) = (&file().gguf, model(&gpu));
+    let (gguf, graph) = (&file().gguf, &file().model.graph);
+    let told = Mutex::new(Vec::new());
+    let progress = |done, total| told.lock().unwrap().push((done, total));
+    let device = DeviceModel::load(&gpu, gguf, graph, &Registry::builtin(), OPTIONS, &progress).unwrap();
+    // What is told of the way grows to the whole, in small steps.
+    let told = told.into_inner().unwrap();
+    let (last, total) = *told.last().unwrap();
+    assert!(last == total && told.len() > 100 && told.is_sorted(), "{:?}", &told[told.len() - 3..]);
     let loaded = used();
     let (weights, own) = device.plan().bytes();
     assert!(weights < gguf.file_bytes() + (4 << 20), "{weights} bytes for a file of {}", gguf.file_bytes());
