@@ -1,14 +1,19 @@
-//! Twenty loads and drops in a process that does nothing else: neither the device's memory nor the process grows.
+//! Loads in a process that does nothing else: twenty and as many drops leave neither the device's memory nor the process
+//! larger, and each logs what it declines once.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod events;
 mod slots;
 mod tiny;
+
+use std::sync::Mutex;
 
 use kiln_engine::forward::Backend as _;
 use kiln_engine::plan::{ContextWish, PlanOptions};
 use kiln_engine::session::ModelFile;
 use kiln_engine::submit::DeviceModel;
+use kiln_kernels::Registry;
 use kiln_runtime::{Gpu, MemoryUse};
 
 const OPTIONS: PlanOptions = PlanOptions::new(ContextWish::Exactly(64));
@@ -32,8 +37,12 @@ fn load(gpu: &Gpu, file: &ModelFile) -> DeviceModel {
     model
 }
 
+/// What these tests watch belongs to the whole process.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn twenty_loads_and_drops_leave_nothing() {
+    let _alone = ALONE.lock().unwrap();
     let Some(gpu) = slots::gpu() else { return };
     let models: Vec<ModelFile> =
         tiny::all().iter().filter(|tiny| !tiny.name.contains('-')).map(tiny::Tiny::file).collect();
@@ -62,5 +71,29 @@ fn twenty_loads_and_drops_leave_nothing() {
         }
         None => println!("NOT RUN: this system does not tell what a process has in memory"),
     }
+    slots::clean(&gpu);
+}
+
+#[test]
+fn a_load_logs_what_it_declines_once() {
+    let _alone = ALONE.lock().unwrap();
+    let Some(gpu) = slots::gpu() else { return };
+    let file = slots::tiny("llama").file();
+    for load_again in [false, true] {
+        let (model, logged) = events::declines(|| slots::load(&gpu, &file, OPTIONS));
+        assert_eq!(logged, model.plan().declines, "load again: {load_again}");
+        assert_eq!(logged.is_empty(), model.plan().matrices);
+        // Sequences and steps add nothing.
+        let (_, logged) =
+            events::declines(|| slots::choose(&model, model.slots().start(64).unwrap(), &slots::ids(1, 20)));
+        assert_eq!(logged, [""; 0]);
+    }
+    let registry = Registry::builtin();
+    let options = PlanOptions { context: ContextWish::Exactly(1 << 40), ..OPTIONS };
+    let (refused, logged) = events::declines(|| {
+        DeviceModel::load(&gpu, &file.gguf, &file.model.graph, &registry, options, &|_, _| ())
+    });
+    let refused = refused.err().unwrap().to_string();
+    assert!(logged.len() == 1 && refused.starts_with(&logged[0]), "{logged:?}");
     slots::clean(&gpu);
 }

@@ -3,7 +3,6 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
-mod events;
 mod fetched;
 mod slots;
 mod tiny;
@@ -349,29 +348,6 @@ fn sequences_that_do_not_fit_together_take_turns() {
     let feeds = pairs.iter().map(|(slot, _)| Feed { slot: *slot, ids: &[1], want: Want::Nothing });
     let refused = model.slots().step(&feeds.collect::<Vec<_>>()).unwrap_err();
     assert!(matches!(refused, ForwardError::NoPages { .. }), "{refused}");
-    clean(&gpu);
-}
-
-#[test]
-fn a_load_logs_what_it_declines_once() {
-    let Some(gpu) = gpu() else { return };
-    let file = tiny("llama").file();
-    for load_again in [false, true] {
-        let (model, logged) = events::declines(|| load(&gpu, &file, OPTIONS));
-        assert_eq!(logged, model.plan().declines, "load again: {load_again}");
-        assert_eq!(logged.is_empty(), model.plan().matrices);
-        // Sequences and steps add nothing.
-        let (_, logged) =
-            events::declines(|| choose(&model, model.slots().start(N_CTX).unwrap(), &ids(1, 20)));
-        assert_eq!(logged, [""; 0]);
-    }
-    let registry = Registry::builtin();
-    let options = PlanOptions { context: ContextWish::Exactly(1 << 40), ..OPTIONS };
-    let (refused, logged) = events::declines(|| {
-        DeviceModel::load(&gpu, &file.gguf, &file.model.graph, &registry, options, &|_, _| ())
-    });
-    let refused = refused.err().unwrap().to_string();
-    assert!(logged.len() == 1 && refused.starts_with(&logged[0]), "{logged:?}");
     clean(&gpu);
 }
 

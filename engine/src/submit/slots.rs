@@ -10,7 +10,7 @@ use super::pages::{Missing, Pages};
 use super::runner::{MAX_AHEAD, Runner, StepCounts};
 use super::saved::{Layout, Opened};
 use super::shared::{Draw, Feed, Got, RUN_AHEAD, SlotId, Want};
-use super::step::{MAX_PARTS, Part, Span};
+use super::step::{Part, Span};
 use crate::forward::{Choice, ForwardError};
 use crate::plan::{Plan, Width};
 
@@ -227,7 +227,7 @@ impl Sequences {
     /// # Errors
     /// Sequences or ids that do not fit, or the device's failure; all sequences are then as before.
     pub(super) fn step(&mut self, feeds: &[Feed<'_>]) -> Result<Vec<Got>, ForwardError> {
-        let (step, parts_of) = self.describe(feeds)?;
+        let (step, places) = self.describe(feeds)?;
         let slots: Vec<SlotId> = feeds.iter().map(|feed| feed.slot).collect();
         let untold = self.untold(feeds)?;
         let ahead = Self::wanted_ahead(feeds);
@@ -248,9 +248,7 @@ impl Sequences {
             sequence.n_past += feed.ids.len();
             sequence.last_fed = n_steps;
         }
-        let mut firsts = [0; MAX_PARTS];
-        let each = feeds.iter().zip(parts_of);
-        each.map(|(feed, part)| self.results(feed, part, &mut firsts[part])).collect()
+        feeds.iter().zip(places).map(|(feed, place)| self.results(feed, place)).collect()
     }
 
     /// Waits for what ran ahead and takes it back: its positions and their pages.
@@ -325,12 +323,16 @@ impl Sequences {
         Ok(untold)
     }
 
-    /// The parts of the step that the feeds make together, and the part of each feed.
-    fn describe(&self, feeds: &[Feed<'_>]) -> Result<(Vec<Part>, Vec<usize>), ForwardError> {
+    /// The parts of the step that the feeds make together; of each feed its part and its first output there.
+    fn describe(&self, feeds: &[Feed<'_>]) -> Result<(Vec<Part>, Vec<(usize, usize)>), ForwardError> {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let mut parts: Vec<Part> = Vec::new();
-        let mut widths = Vec::with_capacity(feeds.len());
-        for (at, feed) in feeds.iter().enumerate() {
+        let mut placed = vec![(Width::Narrow, 0); feeds.len()];
+        // A part's first outputs get a choice: those that want one.
+        let chooses = |feed: &Feed<'_>| matches!(feed.want, Want::Choice | Want::Draw(_));
+        let (choosing, others) = (feeds.iter().enumerate(), feeds.iter().enumerate());
+        let choosing = choosing.filter(|(_, feed)| chooses(feed));
+        for (at, feed) in choosing.chain(others.filter(|(_, feed)| !chooses(feed))) {
             let sequence = self.get(feed.slot)?;
             if feeds[..at].iter().any(|other| other.slot == feed.slot) {
                 return Err(ForwardError::UnknownSlot);
@@ -343,13 +345,13 @@ impl Sequences {
                 Want::Choice | Want::Draw(_) => n.saturating_sub(1)..n,
             };
             let width = self.plan.width(n, outputs.len());
-            widths.push(width);
             let known = parts.iter().position(|part| part.width == width);
             let part = known.unwrap_or_else(|| {
                 parts.push(Part::new(width));
                 parts.len() - 1
             });
             let part = &mut parts[part];
+            placed[at] = (width, part.outputs.len());
             let first = part.ids.len();
             let (slot, pos0) = (count(feed.slot.index), count(sequence.n_past));
             part.spans.push(Span { slot, pos0, n_rows: count(n) });
@@ -373,9 +375,9 @@ impl Sequences {
         if let Some(part) = parts.iter().skip(1).find(|part| part.outputs.len() > beside) {
             return Err(ForwardError::TooManyOutputs { outputs: part.outputs.len(), most: beside });
         }
-        let part_of = |width: &Width| parts.iter().position(|part| part.width == *width).unwrap_or(0);
-        let parts_of = widths.iter().map(part_of).collect();
-        Ok((parts, parts_of))
+        let part_of = |width: Width| parts.iter().position(|part| part.width == width).unwrap_or(0);
+        let places = placed.into_iter().map(|(width, first)| (part_of(width), first)).collect();
+        Ok((parts, places))
     }
 
     /// Brings every sequence of a step to the device, with pages for its new positions.
@@ -457,27 +459,24 @@ impl Sequences {
         self.write_table()
     }
 
-    /// What a feed asked for, its outputs starting at `first` of its part, which moves past them.
-    fn results(&mut self, feed: &Feed<'_>, part: usize, first: &mut usize) -> Result<Got, ForwardError> {
-        let start = *first;
+    /// What a feed asked for, its outputs starting at `first` of its part.
+    fn results(&mut self, feed: &Feed<'_>, (part, first): (usize, usize)) -> Result<Got, ForwardError> {
         Ok(match &feed.want {
             Want::Nothing => Got::Nothing,
             Want::Logits(range) => {
                 let n = range.end.min(feed.ids.len()).saturating_sub(range.start);
-                *first += n;
-                Got::Logits(self.runner.logits(part, start, n)?)
+                Got::Logits(self.runner.logits(part, first, n)?)
             }
             Want::Choice | Want::Draw(_) if feed.ids.is_empty() => Got::Nothing,
             Want::Choice | Want::Draw(_) => {
-                *first += 1;
-                let chosen = self.runner.chosen(part, start);
+                let chosen = self.runner.chosen(part, first);
                 let chain = if let Want::Draw(draw) = &feed.want { draw.chain } else { Chain::GREEDY };
                 let sequence = self.get_mut(feed.slot)?;
                 let known = sequence.n_past + 1;
                 sequence.sampler = chosen.map(|id| Told { chain, known: (known, id) });
                 Got::Choice(match chosen {
                     Some(token) => Choice::Token(token),
-                    None => Choice::Logits(self.runner.logits(part, start, 1)?),
+                    None => Choice::Logits(self.runner.logits(part, first, 1)?),
                 })
             }
         })
