@@ -35,7 +35,10 @@ struct Told {
     known: (usize, u32),
 }
 
-/// What [`Slots`] locks.
+/// The part of a step that a feed is in, and its first output there.
+type Place = (usize, usize);
+
+/// What [`super::Slots`] locks.
 pub(super) struct Sequences {
     runner: Runner,
     pages: Pages,
@@ -323,8 +326,8 @@ impl Sequences {
         Ok(untold)
     }
 
-    /// The parts of the step that the feeds make together; of each feed its part and its first output there.
-    fn describe(&self, feeds: &[Feed<'_>]) -> Result<(Vec<Part>, Vec<(usize, usize)>), ForwardError> {
+    /// The parts of the step that the feeds make together, and the place of each feed.
+    fn describe(&self, feeds: &[Feed<'_>]) -> Result<(Vec<Part>, Vec<Place>), ForwardError> {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let mut parts: Vec<Part> = Vec::new();
         let mut placed = vec![(Width::Narrow, 0); feeds.len()];
@@ -460,7 +463,7 @@ impl Sequences {
     }
 
     /// What a feed asked for, its outputs starting at `first` of its part.
-    fn results(&mut self, feed: &Feed<'_>, (part, first): (usize, usize)) -> Result<Got, ForwardError> {
+    fn results(&mut self, feed: &Feed<'_>, (part, first): Place) -> Result<Got, ForwardError> {
         Ok(match &feed.want {
             Want::Nothing => Got::Nothing,
             Want::Logits(range) => {
