@@ -216,7 +216,9 @@ pub mod prelude {
         push::Push,
         quant::QuantFormat,
         subgroup,
-        tensor::{PackedFormat, Plane, Tensor, TensorFormat, Unit, packed_decode, packed_decode4},
+        tensor::{
+            PackedFormat, Plane, Tensor, TensorFormat, Unit, pack_halves, packed_decode, packed_decode4,
+        },
         through,
         tile::{self, Acc, MatA, MatB, Sg, Tile, Wg, mul_add},
         value::{

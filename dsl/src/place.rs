@@ -8,7 +8,7 @@ use kiln_spirv_emit::ir::{Const, Type, ValueId};
 use crate::{
     overlay::View,
     session::{Stage, with},
-    value::{Ex, Held, Num, Read, Scalar, Vec2, Vec3, Vec4},
+    value::{Ex, Held, Num, Read, Scalar, Vec2, Vec3, Vec4, Vector},
 };
 
 /// Where a place lies.
@@ -191,6 +191,18 @@ impl<T: Slot, R: Rail> Place<T, R> {
 
     pub(crate) fn pointer(&self, at: Location) -> ValueId {
         with(|s| self.path.pointer(s, at))
+    }
+}
+
+impl<V: Vector + Slot, R: Rail> Place<V, R> {
+    /// The place of a component, of whichever vector this is.
+    #[track_caller]
+    pub fn component(&self, index: Ex<u32>) -> Place<V::Elem, R>
+    where
+        V::Elem: Slot,
+    {
+        check_index(index.id, V::shape().lanes.into(), Location::caller());
+        Place::new(self.path.step(index.id))
     }
 }
 

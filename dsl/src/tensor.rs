@@ -10,7 +10,7 @@ use crate::{
     block::{Buf, Elem, Shared},
     builtin::{barrier, local_id, workgroup_invocations},
     control::{Hint, end_loop, for_loop},
-    math::{Vec2Methods, Vec4Methods, fma, vec4},
+    math::{Vec2Methods, Vec4Methods, fma, pack_half, vec2, vec4},
     ops::{add, bitand, bitor, cast, div, mul, rem, select, shl, shr},
     place::{At, Path, write},
     session::with,
@@ -98,6 +98,23 @@ pub trait TensorFormat: 'static {
         let odd = select((at & 2) == 0, four.y(), four.w());
         select((at & 1) == 0, even, odd)
     }
+
+    /// The elements `at` to `at + 7` of a unit that has as many, rounded to halves, two a word; `at` is a multiple of
+    /// eight. A format of halves gives them as they lie.
+    fn decode_halves(u: &Unit, at: u32) -> Vec4<u32> {
+        pack_halves(Self::decode4(&u, at), Self::decode4(&u, at + 4))
+    }
+}
+
+/// Eight numbers as halves, two a word.
+#[device]
+pub fn pack_halves(a: Vec4<f32>, b: Vec4<f32>) -> Vec4<u32> {
+    vec4(
+        pack_half(vec2(a.x(), a.y())),
+        pack_half(vec2(a.z(), a.w())),
+        pack_half(vec2(b.x(), b.y())),
+        pack_half(vec2(b.z(), b.w())),
+    )
 }
 
 /// A format that an integer dot product can use: an element is `scale * q + offset` with an 8-bit `q`.

@@ -547,15 +547,9 @@ fn reduced<F: Combine<T>, T: Num>(tile: ValueId, mask: u32, held: Type, at: Loca
 
 /// A sum as a factor, its elements converted.
 #[track_caller]
-pub fn as_factor<To, U, T, S, R, C>(tile: Ex<Tile<T, crate::tile::Acc, S, R, C>>) -> Ex<Tile<To, U, S, R, C>>
-where
-    T: TileElem,
-    To: TileElem,
-    U: TileUse,
-    S: TileScope,
-    R: Dim,
-    C: Dim,
-{
+pub fn as_factor<To: TileElem, U: TileUse, T: TileElem, S: TileScope, R: Dim, C: Dim>(
+    tile: Ex<Tile<T, crate::tile::Acc, S, R, C>>,
+) -> Ex<Tile<To, U, S, R, C>> {
     // One instruction changes elements, another the use.
     let converted = crate::tile::convert::<To, T, crate::tile::Acc, S, R, C>(tile);
     let held = Tile::<To, U, S, R, C>::held();

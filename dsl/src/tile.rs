@@ -305,15 +305,9 @@ pub fn scale<T: Num, U, S, R, C>(tile: Ex<Tile<T, U, S, R, C>>, by: Ex<T>) -> Ex
 
 /// Every element as another type, as `as` converts numbers.
 #[track_caller]
-pub fn convert<To, T, U, S, R, C>(tile: Ex<Tile<T, U, S, R, C>>) -> Ex<Tile<To, U, S, R, C>>
-where
-    T: TileElem,
-    To: TileElem,
-    U: TileUse,
-    S: TileScope,
-    R: Dim,
-    C: Dim,
-{
+pub fn convert<To: TileElem, T: TileElem, U: TileUse, S: TileScope, R: Dim, C: Dim>(
+    tile: Ex<Tile<T, U, S, R, C>>,
+) -> Ex<Tile<To, U, S, R, C>> {
     let at = Location::caller();
     staged(Tile::<To, U, S, R, C>::held(), |s, ty| match (T::ELEM.dtype(), To::ELEM.dtype()) {
         (Some(from), Some(to)) => ops::convert_as(s, tile.id, from, (to, ty), at),

@@ -1,8 +1,9 @@
-//! Times a product on cooperative matrices: `gemm TYPE N M K [SHAPE...]`, TYPE being f16, s8 or a format such as Q4_K, a
-//! shape `TILE_NxMxK/SUBGROUPS_NxM/MATRIX_NxMxK/LANES`.
+//! Times a product on cooperative matrices: `gemm TYPE N M K [resident] [SHAPE...]`, TYPE being f16, s8 or a format such as
+//! Q4_K, a shape `TILE_NxMxK/SUBGROUPS_NxM/MATRIX_NxMxK/LANES` and perhaps `/SCHEDULE`: what differs from the plain one,
+//! as in `slices=2+spread`.
 //!
-//! For each shape: sampled elements are compared with the host, then the median of launches on rotating weights is
-//! printed, by the device's own clock.
+//! For each shape: sampled elements are compared with the host, then the median of launches is printed, by the device's
+//! own clock. Weights rotate, so that they come from memory, unless they are to be resident: then caches may hold them.
 
 use std::{
     error::Error,
@@ -14,7 +15,7 @@ use kiln_kernels::{
     Call, FormatRow, Registry,
     conformance::{Random, u32_bytes},
     gemm::{
-        GemmDecodedPush, GemmF16, GemmOperands, GemmS8, KhrShape,
+        GemmDecodedPush, GemmF16, GemmOperands, GemmS8, KhrShape, Schedule,
         khr::{GemmKhrArgs, GemmPush},
     },
     step::{StepRow, step_block},
@@ -26,7 +27,8 @@ const WARM_UP: Duration = Duration::from_millis(300);
 /// Copies of W together have at least so many bytes, more than caches hold.
 const ROTATED_BYTES: usize = 256 << 20;
 
-const USAGE: &str = "usage: gemm f16|s8|FORMAT N M K [TILE_NxMxK/SUBGROUPS_NxM/MATRIX_NxMxK/LANES...]";
+const USAGE: &str =
+    "usage: gemm f16|s8|FORMAT N M K [resident] [TILE_NxMxK/SUBGROUPS_NxM/MATRIX_NxMxK/LANES[/SCHEDULE]...]";
 
 fn numbers<const N: usize>(text: &str) -> Result<[u32; N], Box<dyn Error>> {
     let numbers = text.split('x').map(str::parse).collect::<Result<Vec<u32>, _>>()?;
@@ -34,15 +36,36 @@ fn numbers<const N: usize>(text: &str) -> Result<[u32; N], Box<dyn Error>> {
 }
 
 fn shape(text: &str) -> Result<KhrShape, Box<dyn Error>> {
-    match text.split('/').collect::<Vec<_>>()[..] {
-        [tile, subgroups, matrix, lanes] => Ok(KhrShape {
-            tile: numbers(tile)?,
-            subgroups: numbers(subgroups)?,
-            matrix: numbers(matrix)?,
-            lanes: lanes.parse()?,
-        }),
-        _ => Err(format!("{text}: expected four parts; {USAGE}").into()),
+    let parts: Vec<&str> = text.split('/').collect();
+    let (&[tile, subgroups, matrix, lanes], schedule) =
+        parts.split_first_chunk().ok_or_else(|| format!("{text}: expected four parts or five; {USAGE}"))?;
+    Ok(KhrShape {
+        tile: numbers(tile)?,
+        subgroups: numbers(subgroups)?,
+        matrix: numbers(matrix)?,
+        lanes: lanes.parse()?,
+        schedule: schedule.first().map_or(Ok(Schedule::PLAIN), |text| of_schedule(text))?,
+    })
+}
+
+/// A schedule by what differs from the plain one, written as it is printed.
+fn of_schedule(text: &str) -> Result<Schedule, Box<dyn Error>> {
+    let mut schedule = Schedule::PLAIN;
+    for part in text.split('+') {
+        match part.split_once('=').unwrap_or((part, "")) {
+            ("slices", n) => schedule.slices = n.parse()?,
+            ("buffers", n) => schedule.buffers = n.parse()?,
+            ("ahead", n) => schedule.ahead = n.parse()?,
+            ("spread", "") => schedule.spread = true,
+            ("early", "") => schedule.early = true,
+            ("rows", "") => schedule.by_rows = true,
+            _ => {
+                let known = "slices=N, buffers=N, ahead=N, spread, early, rows";
+                return Err(format!("{part}: a schedule has {known}, joined by +").into());
+            }
+        }
     }
+    Ok(schedule)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -50,13 +73,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (ty, size) = (args.first().ok_or(USAGE)?, args.get(1..4).ok_or(USAGE)?.join("x"));
     let [n, m, k] = numbers(&size)?;
     let (deep, depth) = if ty == "s8" { (128, 32) } else { (64, 16) };
-    let usual = KhrShape { tile: [128, 128, deep], subgroups: [2, 4], matrix: [16, 16, depth], lanes: 32 };
-    let shapes = match &args[4..] {
+    let usual = KhrShape {
+        tile: [128, 128, deep],
+        subgroups: [2, 4],
+        matrix: [16, 16, depth],
+        lanes: 32,
+        schedule: Schedule::PLAIN,
+    };
+    let (resident, shapes) = match &args[4..] {
+        [first, shapes @ ..] if first == "resident" => (true, shapes),
+        shapes => (false, shapes),
+    };
+    let shapes = match shapes {
         [] => vec![usual],
         shapes => shapes.iter().map(|text| shape(text)).collect::<Result<_, _>>()?,
     };
     let gpu = Gpu::open(&RuntimeOptions::default())?;
-    let product = Product::new(&gpu, ty, GemmPush { n, m, k })?;
+    let product = Product::new(&gpu, ty, GemmPush { n, m, k }, resident)?;
     for shape in shapes {
         match product.timed(&gpu, shape) {
             Ok(text) => println!("{ty} {n} x {m} x {k}, {shape:?}: {text}"),
@@ -85,7 +118,7 @@ struct Product {
 }
 
 impl Product {
-    fn new(gpu: &Gpu, ty: &str, p: GemmPush) -> Result<Self, Box<dyn Error>> {
+    fn new(gpu: &Gpu, ty: &str, p: GemmPush, resident: bool) -> Result<Self, Box<dyn Error>> {
         let GemmPush { n, m, k } = p;
         let registry = Registry::builtin();
         let format = registry.format_named(ty).filter(|_| ty != "f16");
@@ -110,7 +143,7 @@ impl Product {
             gpu.write(buffer, 0, data)?;
             Ok(BufferRange { buffer, offset_bytes: 0, bytes })
         };
-        let copies = ROTATED_BYTES.div_ceil(w_data.len()).clamp(1, LAUNCHES);
+        let copies = if resident { 1 } else { ROTATED_BYTES.div_ceil(w_data.len()).clamp(1, LAUNCHES) };
         let ws = (0..copies).map(|_| operand(&w_data)).collect::<Result<_, _>>()?;
         let (x, y) = (operand(&x_data)?, operand(&vec![0; 4 * n as usize * m as usize])?);
         let row = StepRow { token: 0, position: 0, slot: 0 };

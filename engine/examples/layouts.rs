@@ -2,8 +2,10 @@
 //!
 //! The file's order; a plane per field, 16 bytes a lane; fragments of 16 rows by 32 columns, as a matrix unit takes
 //! them. The products are the same: x as blocks of one plane, an integer dot product, a subgroup of 32 for four rows
-//! (of fragments a workgroup of eight for sixteen). Each result is held against plain Rust before it is timed, beside the floor of `gemv`.
+//! (of fragments a workgroup of eight for sixteen). Each result is held against plain Rust before it is timed, beside the
+//! floor of `gemv`. Where the device has matrices, 512 columns go through their tiles too, on halves and on plain bytes.
 
+mod tiles;
 mod timing;
 
 use std::error::Error;
@@ -51,6 +53,11 @@ impl How {
             Layout::Fragments => (16, 4),
             _ => (32, 1),
         }
+    }
+
+    /// The format's name.
+    const fn name(&self) -> &'static str {
+        if self.q8 { "Q8_0" } else { "Q4_K" }
     }
 
     /// Bytes of `units` units of 32 weights.
@@ -148,15 +155,26 @@ fn round(
     for h in 0..how.steps().1 {
         for a in 0..how.rows().0 {
             let (row, i) = (plus(row, a), plus(first, h * step));
-            found.push(match (how.layout, how.q8) {
-                (Layout::File, false) => q4_k_of_file(w, row, i, units),
-                (Layout::File, true) => q8_0_of_file(w, row, i, units),
-                (_, false) => q4_k_of_planes(w, row, i, m, units, how.layout == Layout::Fragments),
-                (_, true) => q8_0_of_planes(w, row, i, m, units, how.layout == Layout::Fragments),
-            });
+            found.push(weights_of(w, (row, i), (m, units), how));
         }
     }
     found
+}
+
+/// Unit `i` of a row.
+#[track_caller]
+fn weights_of(
+    w: &Buf<u32>,
+    (row, i): (Ex<u32>, Ex<u32>),
+    (m, units): (Ex<u32>, Ex<u32>),
+    how: How,
+) -> Weights {
+    match (how.layout, how.q8) {
+        (Layout::File, false) => q4_k_of_file(w, row, i, units),
+        (Layout::File, true) => q8_0_of_file(w, row, i, units),
+        (_, false) => q4_k_of_planes(w, row, i, m, units, how.layout == Layout::Fragments),
+        (_, true) => q8_0_of_planes(w, row, i, m, units, how.layout == Layout::Fragments),
+    }
 }
 
 #[device]
@@ -265,17 +283,22 @@ fn main() -> Result<(), Box<dyn Error>> {
                 for cols in [1, 8] {
                     println!("{}", time(&bench, (m, k), How { layout, q8, cols })?);
                 }
+                for bytes in [false, true] {
+                    println!(
+                        "{}",
+                        time_tiles(&bench, (m, k), How { layout, q8, cols: tiles::COLUMNS }, bytes)?
+                    );
+                }
             }
         }
     }
     Ok(())
 }
 
-/// Checks one product and times it.
-fn time(bench: &Bench, (m, k): (u32, u32), how: How) -> Result<String, Box<dyn Error>> {
-    let name = if how.q8 { "Q8_0" } else { "Q4_K" };
+/// Sixteen rows of a format: their weights, and `m` rows of the same in a layout.
+fn weights(bench: &Bench, (m, k): (u32, u32), how: How) -> Result<(Vec<f32>, Vec<u8>), Box<dyn Error>> {
     let registry = Registry::builtin();
-    let row = registry.format_named(name).ok_or("the format is there")?;
+    let row = registry.format_named(how.name()).ok_or("the format is there")?;
     let units = k / 32;
     let blocks = &bench.tame[..how.bytes(ROWS as u32 * units) as usize];
     let mut values = vec![0.0; ROWS * k as usize];
@@ -285,7 +308,34 @@ fn time(bench: &Bench, (m, k): (u32, u32), how: How) -> Result<String, Box<dyn E
         _ => planes(&(row.pack)(blocks), units as usize, how),
     };
     // A plane of all rows is that of the first sixteen, again and again.
-    let weights: Vec<u8> = tile.iter().flat_map(|plane| plane.repeat(m as usize / ROWS)).collect();
+    Ok((values, tile.iter().flat_map(|plane| plane.repeat(m as usize / ROWS)).collect()))
+}
+
+/// The integers of sixteen rows, read from blocks as the file has them.
+fn quants(bench: &Bench, k: u32, how: How) -> Vec<i8> {
+    let blocks = &bench.tame[..how.bytes(ROWS as u32 * k / 32) as usize];
+    if how.q8 {
+        return blocks.chunks_exact(34).flat_map(|b| b[2..].iter().map(|q| q.cast_signed())).collect();
+    }
+    let group = |b: &[u8], g: usize| -> Vec<i8> {
+        let own = &b[16 + 32 * (g / 2)..][..32];
+        own.iter().map(|q| (q >> (4 * (g % 2)) & 15).cast_signed()).collect()
+    };
+    blocks.chunks_exact(144).flat_map(|b| (0..8).flat_map(move |g| group(b, g))).collect()
+}
+
+/// Checks a product of many columns and times it, where the device has the matrices.
+fn time_tiles(bench: &Bench, (m, k): (u32, u32), how: How, bytes: bool) -> Result<String, Box<dyn Error>> {
+    let (weights, w) = weights(bench, (m, k), how)?;
+    let rows = tiles::Rows { weights: &weights, quants: &quants(bench, k, how) };
+    let said = tiles::time(bench, (m, k), how, (&w, rows), bytes)?;
+    Ok(format!("{} {m}x{k} {said}", how.name()))
+}
+
+/// Checks one product and times it.
+fn time(bench: &Bench, (m, k): (u32, u32), how: How) -> Result<String, Box<dyn Error>> {
+    let (name, units) = (how.name(), k / 32);
+    let (values, weights) = weights(bench, (m, k), how)?;
     let x = Random::new(3).units((how.cols * k) as usize);
     let rows: Vec<_> = x.chunks_exact(k as usize).map(|x| quantize_row(Planes::One, x)).collect();
     let blocks_of_x: Vec<u32> = rows.iter().flat_map(|r| r.0.clone()).collect();

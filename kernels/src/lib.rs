@@ -7,6 +7,7 @@ pub mod add_bias;
 pub mod advance;
 pub mod arms;
 pub mod attention;
+pub mod attention_khr;
 pub mod attention_tile;
 mod call;
 pub mod conformance;

@@ -6,7 +6,7 @@ use kiln_abi::{BlockGeometry, DeviceCaps};
 use thiserror::Error;
 
 use crate::{
-    Call, Variant, activations, add, add_bias, advance, attention, attention_tile,
+    Call, Variant, activations, add, add_bias, advance, attention, attention_khr, attention_tile,
     formats::{
         Bf16, F16, F32, Format, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Mxfp4, Nvfp4,
         Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0, layout,
@@ -205,6 +205,7 @@ impl Registry {
             heads::variants(),
             kv_store::variants(),
             attention::variants(),
+            attention_khr::variants(),
             attention_tile::variants(),
             gather_rows::variants(),
             gemm::variants(),

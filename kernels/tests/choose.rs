@@ -9,8 +9,9 @@ use kiln_abi::{
 use kiln_kernels::{
     Registry,
     activations::Planes,
-    gemm,
+    attention_khr, gemm,
     gemv::{Arm, Exact, Shape, Traits, choose, tiles},
+    kv_type::KvType,
 };
 
 const DOT: Capability = Capability::DotProductInput4x8BitPacked;
@@ -170,7 +171,8 @@ fn many_rows_are_multiplied_as_matrices_where_a_device_has_them() {
         (0, [512, 4096, 4096], &card, Some([128, 64, 64])),
         (0, [512, 1024, 4096], &card, Some([64, 64, 64])),
         (0, [512, 12288, 576], &card, Some([128, 64, 64])),
-        (4096, [512, 4096, 4096], &card, Some([64, 64, 64])),
+        (4096, [512, 4096, 4096], &card, Some([128, 64, 64])),
+        (8192, [512, 4096, 4096], &card, Some([64, 64, 64])),
         (16384, [512, 4096, 4096], &card, None),
         (0, [32, 4096, 4096], &card, Some([64, 64, 64])),
         (0, [31, 4096, 4096], &card, None),
@@ -184,5 +186,38 @@ fn many_rows_are_multiplied_as_matrices_where_a_device_has_them() {
         let found = gemm::choose(table_bytes, size, caps);
         let tile = found.as_ref().ok().map(|choice| choice.shape.tile);
         assert_eq!(tile, expected, "{size:?} on {}: {found:?}", caps.name);
+    }
+}
+
+#[test]
+fn many_rows_attend_on_matrices_where_a_device_has_them() {
+    let with = |name, sizes, edge| {
+        let elems = [MatrixElem::F16, MatrixElem::F16, MatrixElem::F32, MatrixElem::F32];
+        let fixed = vec![MatrixProduct { scope: Scope::Subgroup, mnk: [edge; 3], elems }];
+        DeviceCaps { matrix: MatrixCaps { fixed, ..MatrixCaps::default() }, ..device(name, sizes, true) }
+    };
+    let (card, cpu) = (with("a card", (32, 32), 16), with("a CPU driver", (8, 8), 8));
+    let none = device("no matrices", (32, 32), true);
+    // Rows, width of a head, type of keys and values, device: rows of a tile.
+    let table = [
+        (512, 128, KvType::F16, &card, Some(64)),
+        (32, 80, KvType::F16, &card, Some(64)),
+        (31, 128, KvType::F16, &card, None),
+        (512, 72, KvType::F16, &card, None),
+        (512, 128, KvType::F32, &card, None),
+        (512, 128, KvType::Q8_0, &card, None),
+        (512, 72, KvType::F16, &cpu, Some(16)),
+        (512, 256, KvType::F16, &cpu, None),
+        (512, 128, KvType::F16, &none, None),
+    ];
+    for (rows, head_dim, ty, caps, expected) in table {
+        let found = attention_khr::choose(rows, head_dim, ty, caps);
+        assert_eq!(
+            found.map(|shape| shape.rows()),
+            expected,
+            "{rows} x {head_dim} of {} on {}",
+            ty.name(),
+            caps.name
+        );
     }
 }

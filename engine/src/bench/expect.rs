@@ -270,7 +270,7 @@ impl Scene<'_> {
             Op::Attention { q, k, v, layer, attention } => {
                 let stored = self.stored(layer, attention, self.rows[row])?;
                 stored.holds(&exactly(&operand(k)?), &exactly(&operand(v)?))?;
-                stored.attended(&operand(q)?)
+                stored.attended(&operand(q)?, self.attends_on_matrices(word))
             }
             Op::Glu { gate, up, activation } => {
                 plain::glu(&operand(gate)?, &operand(up)?, activation == Activation::GeluTanh)
@@ -323,6 +323,13 @@ impl Scene<'_> {
             sums.push((i, value, bound));
         }
         Ok(sums)
+    }
+
+    /// Whether the launches of a word attend in f16.
+    pub(super) fn attends_on_matrices(&self, word: &PlannedWord) -> bool {
+        let step = self.plan.steps.iter().find(|step| step.class == self.class);
+        let launches = step.and_then(|step| step.launches.get(word.launches.clone()));
+        launches.is_some_and(|launches| launches.iter().any(|l| l.call.name.starts_with("attention_khr")))
     }
 
     /// What the device has stored of a layer, up to the position of a row.
@@ -414,11 +421,17 @@ impl Stored {
     }
 
     /// The row attends to its own and all earlier positions that it sees.
-    pub(super) fn attended(&self, q: &[f32]) -> Bounded {
+    pub(super) fn attended(&self, q: &[f32], on_matrices: bool) -> Bounded {
         let Attention { n_head, n_head_kv, head_dim, scale, soft_cap, window } = self.words;
         let mixed = self.ty.is_mixed();
         let shape = plain::AttentionShape { n_head, n_head_kv, head_dim, window, scale, soft_cap, mixed };
         let line = |_: u32, position: usize, head: usize| self.line(position, head);
-        plain::attention(q, (&self.keys, &self.values), &[self.row], shape, line)
+        let (kept, rows) = ((&*self.keys, &*self.values), &[self.row]);
+        let mut attended = plain::attention(q, kept, rows, shape, line);
+        if on_matrices {
+            let more = plain::attention_of_halves(q, kept, rows, shape, line, true);
+            attended.bounds.iter_mut().zip(more).for_each(|(bound, more)| *bound += more);
+        }
+        attended
     }
 }

@@ -106,7 +106,7 @@ impl Scene<'_> {
         let width = self.file.model.graph.widths[q.output.0];
         let made = word.writes.iter().find(|(node, _)| *node == at);
         let queries = made.map(|(_, kept)| self.read(kept.buffer(), row * width, width)).transpose()?;
-        let attended = stored.attended(&queries.unwrap_or_default());
+        let attended = stored.attended(&queries.unwrap_or_default(), self.attends_on_matrices(word));
         Ok(vec![(at, Row::Whole(ready(q, 0)?)), (at + 2, Row::Whole(attended))])
     }
 }

@@ -45,4 +45,9 @@ impl TensorFormat for F16 {
         let b = unpack_half(u.word(0, (at >> 1) + 1));
         vec4(a.x(), a.y(), b.x(), b.y())
     }
+
+    fn decode_halves(u: &Unit, at: u32) -> Vec4<u32> {
+        let first = at >> 1;
+        vec4(u.word(0, first), u.word(0, first + 1), u.word(0, first + 2), u.word(0, first + 3))
+    }
 }

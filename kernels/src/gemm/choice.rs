@@ -5,13 +5,31 @@ use kiln_abi::{
     spirv::{Capability, Scope},
 };
 
-use super::{KhrShape, decoded};
+use super::{KhrShape, Schedule, decoded};
 
 /// Shapes in falling order of their tiles: of a large card's matrices, then of a CPU driver's.
 const SHAPES: [KhrShape; 3] = [
-    KhrShape { tile: [128, 64, 64], subgroups: [2, 2], matrix: [16, 16, 16], lanes: 32 },
-    KhrShape { tile: [64, 64, 64], subgroups: [2, 2], matrix: [16, 16, 16], lanes: 32 },
-    KhrShape { tile: [32, 16, 32], subgroups: [2, 1], matrix: [8, 8, 8], lanes: 8 },
+    KhrShape {
+        tile: [128, 64, 64],
+        subgroups: [2, 2],
+        matrix: [16, 16, 16],
+        lanes: 32,
+        schedule: Schedule::PLAIN,
+    },
+    KhrShape {
+        tile: [64, 64, 64],
+        subgroups: [2, 2],
+        matrix: [16, 16, 16],
+        lanes: 32,
+        schedule: Schedule::PLAIN,
+    },
+    KhrShape {
+        tile: [32, 16, 32],
+        subgroups: [2, 1],
+        matrix: [8, 8, 8],
+        lanes: 8,
+        schedule: Schedule::PLAIN,
+    },
 ];
 /// Rows of x from which a tile of them beats a row after the other.
 const FEWEST_ROWS: u32 = 32;

@@ -3,20 +3,15 @@
 //! Shapes: W `[m, k]` in planes, x `[rows, k]` f16, y `[rows, stride]` f32; k is a multiple of the block, the unit and 8.
 //! Who owns what: a workgroup owns a tile of y, each subgroup its part of the tile. A slab of x and one of W, decoded to
 //! f16, are in workgroup memory while what the next one is made of is on its way into registers.
-//! Edges: rows past the last are the last again, columns of x past k are zero; a tile that is not whole goes to y
-//! element by element.
+//! Edges: rows past the last are the last again, columns of x past k are zero; a tile that is not whole goes to y row
+//! by row.
 //! Traffic: W once per `tile[0]` rows of x, x once per `tile[1]` rows of W, compute-bound from about 64 rows of x on.
 //! Numerics: weights decoded to f32 and rounded to f16; products summed in f32, multiply-adds following k in order.
 
 use kiln_abi::{BufferRange, Kernel};
 use kiln_dsl::prelude::*;
 
-use super::{
-    KhrShape,
-    choice::shapes,
-    khr::{multiply, store_sums},
-    shape::Slab,
-};
+use super::{KhrShape, choice::shapes, khr::multiply, shape::Slab, sums::store_sums};
 use crate::{
     Call, Format, Variant,
     arms::tensor_words,
@@ -68,25 +63,25 @@ pub fn gemm_decoded<F: TensorFormat>(
     if n0 >= n {
         return;
     }
-    let xs = Shared::<Vec4<u32>>::new(comptime!(x_slab(&shape).staged()));
-    let ws = Shared::<Vec4<u32>>::new(comptime!(shape.slab(shape.tile[1], PER_WORD).staged()));
+    let memory = Shared::<Vec4<u32>>::new(comptime!(shape.memory_words(2 * PER_WORD, PER_WORD)));
     let mut acc = [Tile::<f32, Acc, Sg, N, M>::zero(); comptime!(shape.held()[0] * shape.held()[1])];
     let deep = comptime!(shape.tile[2]);
     let slabs = div_ceil(p.k, deep);
     let tensor = comptime!(Tensor::new::<F>(w, n_units::<F>(p.m, p.k)).stage());
     let source = comptime!(Source { w: &tensor, x, n0, n, m0, m: p.m, k: p.k, shape });
     let first = comptime!(source.load::<F>(0u32.read()));
-    comptime!(first.put::<F>(&xs, &ws));
+    comptime!(first.put::<F>(&memory));
     barrier();
     for slab in 1..slabs {
         let next = comptime!(source.load::<F>(slab));
-        multiply::<f16, f32, Vec4<u32>, N, M, K>(&xs, &ws, &acc, comptime!(shape));
+        comptime!(multiply::<f16, f32, Vec4<u32>, N, M, K>(&memory, 0u32.read(), &acc, shape, &|_| ()));
         barrier();
-        comptime!(next.put::<F>(&xs, &ws));
+        comptime!(next.put::<F>(&memory));
         barrier();
     }
-    multiply::<f16, f32, Vec4<u32>, N, M, K>(&xs, &ws, &acc, comptime!(shape));
-    store_sums(&acc, y, n, p.m, p.first, p.stride, n0, m0, comptime!(shape));
+    comptime!(multiply::<f16, f32, Vec4<u32>, N, M, K>(&memory, 0u32.read(), &acc, shape, &|_| ()));
+    let strip = comptime!(shape.strip(2 * PER_WORD, PER_WORD));
+    store_sums(&acc, &memory, y, n, p.m, p.first, p.stride, n0, m0, comptime!(shape), comptime!(strip));
 }
 
 #[device]
@@ -130,19 +125,30 @@ impl Source<'_> {
 
 impl Share<'_> {
     #[track_caller]
-    fn put<F: TensorFormat>(&self, xs: &Shared<Vec4<u32>>, ws: &Shared<Vec4<u32>>) {
+    fn put<F: TensorFormat>(&self, memory: &Shared<Vec4<u32>>) {
         let Source { k, shape, .. } = self.source;
         for (j, word) in (0..).zip(&self.x) {
-            put_x(*word, *k, self.slab, xs, j, x_slab(shape));
+            put_x(*word, *k, self.slab, memory, j, x_slab(shape));
         }
         for (j, units) in (0..).zip(&self.w) {
-            let four = |e: u32| F::decode4(&units[(e / F::UNIT) as usize], (e % F::UNIT).read());
             for at in 0..piece::<F>() / PER_WORD {
-                let word = halves(four(PER_WORD * at), four(PER_WORD * at + 4));
-                put_w::<F>(word, ws, j, at, w_slab::<F>(shape));
+                let word = eight::<F>(units, PER_WORD * at);
+                let at = shape.x_words(PER_WORD) + at;
+                put_w::<F>(word, memory, j, at, w_slab::<F>(shape));
             }
         }
     }
+}
+
+/// The elements `at` to `at + 7` of a piece as halves.
+#[track_caller]
+fn eight<F: TensorFormat>(units: &[Unit], at: u32) -> Ex<Vec4<u32>> {
+    let (unit, of_unit) = (|e: u32| &units[(e / F::UNIT) as usize], |e: u32| (e % F::UNIT).read());
+    if F::UNIT < PER_WORD {
+        let four = |e| F::decode4(unit(e), of_unit(e));
+        return pack_halves(four(at), four(at + 4));
+    }
+    F::decode_halves(unit(at), of_unit(at))
 }
 
 /// Elements of W that an invocation decodes at once.
@@ -193,14 +199,14 @@ fn put_x(
     word: Vec4<u32>,
     k: u32,
     slab: u32,
-    xs: &Shared<Vec4<u32>>,
+    memory: &Shared<Vec4<u32>>,
     #[comptime] j: u32,
     #[comptime] of: Slab,
 ) {
     let i = local_id() + comptime!(j * of.invocations);
     let column = i % comptime!(of.words);
     let inside = slab * comptime!(of.words) + column < k / PER_WORD;
-    xs[i / comptime!(of.words) * comptime!(of.pitch()) + column] =
+    memory[i / comptime!(of.words) * comptime!(of.pitch()) + column] =
         select(inside, word, splat::<Vec4<u32>>(0));
 }
 
@@ -225,26 +231,16 @@ fn w_unit<F: TensorFormat>(
 #[device]
 fn put_w<F: TensorFormat>(
     word: Vec4<u32>,
-    ws: &Shared<Vec4<u32>>,
+    memory: &Shared<Vec4<u32>>,
     #[comptime] j: u32,
     #[comptime] at: u32,
     #[comptime] of: Slab,
 ) {
     let i = local_id() + comptime!(j * of.invocations);
     let words = comptime!(piece::<F>() / PER_WORD);
-    ws[i / comptime!(of.words) * comptime!(of.words * words + 1) + i % comptime!(of.words) * words + at] =
+    memory
+        [i / comptime!(of.words) * comptime!(of.words * words + 1) + i % comptime!(of.words) * words + at] =
         word;
-}
-
-/// Eight numbers as the halves of a word.
-#[device]
-fn halves(a: Vec4<f32>, b: Vec4<f32>) -> Vec4<u32> {
-    vec4(
-        pack_half(vec2(a.x(), a.y())),
-        pack_half(vec2(a.z(), a.w())),
-        pack_half(vec2(b.x(), b.y())),
-        pack_half(vec2(b.z(), b.w())),
-    )
 }
 
 /// What a launch reads and writes.

@@ -4,7 +4,7 @@ use kiln_abi::Kernel;
 use kiln_dsl::prelude::*;
 
 use super::{
-    KhrShape,
+    KhrShape, Schedule,
     khr::{GemmKhr, GemmKhrArgs, GemmPush},
 };
 use crate::{
@@ -16,10 +16,31 @@ use crate::{
 /// The kernel on f16.
 pub type GemmF16 = GemmKhr<f16, f32, Vec4<u32>>;
 
-/// The fastest shape of a large card, and one of a CPU driver's matrices.
-const SHAPES: [KhrShape; 2] = [
-    KhrShape { tile: [128, 128, 64], subgroups: [2, 4], matrix: [16, 16, 16], lanes: 32 },
-    KhrShape { tile: [32, 16, 16], subgroups: [2, 1], matrix: [8, 8, 8], lanes: 8 },
+const WIDE: KhrShape = KhrShape {
+    tile: [128, 128, 64],
+    subgroups: [2, 4],
+    matrix: [16, 16, 16],
+    lanes: 32,
+    schedule: Schedule::PLAIN,
+};
+const NARROW: KhrShape = KhrShape {
+    tile: [32, 16, 16],
+    subgroups: [2, 1],
+    matrix: [8, 8, 8],
+    lanes: 8,
+    schedule: Schedule::PLAIN,
+};
+const SLICED: Schedule = Schedule { slices: 2, ahead: 2, spread: true, early: true, ..Schedule::PLAIN };
+const DOUBLE: Schedule = Schedule { buffers: 2, by_rows: true, ..Schedule::PLAIN };
+
+/// The fastest shape of a large card, and one of a CPU driver's matrices; the schedules of the study on small tiles.
+const SHAPES: [KhrShape; 6] = [
+    WIDE,
+    NARROW,
+    KhrShape { tile: [64, 64, 64], subgroups: [2, 2], ..WIDE.on(SLICED) },
+    KhrShape { tile: [64, 32, 32], subgroups: [2, 2], ..WIDE.on(DOUBLE) },
+    KhrShape { tile: [32, 16, 32], ..NARROW.on(SLICED) },
+    NARROW.on(DOUBLE),
 ];
 
 /// The variants.
@@ -27,11 +48,14 @@ pub fn variants() -> Vec<Variant> {
     SHAPES.map(|s| Variant::new("gemm", GemmF16::new(s), move || cases(s))).into()
 }
 
-/// One tile and several, edges along every axis, rows of y that do not start at 16 bytes.
+/// One tile and several, edges along every axis, rows of y that do not start at 16 bytes; many slabs and a part of one.
 fn cases(shape: KhrShape) -> Vec<Case> {
     let [n, m, k] = shape.tile;
-    let shapes = [(n, m, 2 * k), (n + 3, m + 4, k + 8), (1, 5, 8), (n, m + 2, k)];
-    shapes.map(|(n, m, k)| case(shape, (n, m, k))).into()
+    let mut shapes = vec![(n, m, 2 * k), (n + 3, m + 4, k + 8), (1, 5, 8), (n, m + 2, k)];
+    if shape.schedule != Schedule::PLAIN {
+        shapes.push((n, m, 5 * k + 8));
+    }
+    shapes.into_iter().map(|size| case(shape, size)).collect()
 }
 
 fn case(shape: KhrShape, (n, m, k): (u32, u32, u32)) -> Case {

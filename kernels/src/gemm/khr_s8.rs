@@ -4,7 +4,7 @@ use kiln_abi::Kernel;
 use kiln_dsl::prelude::*;
 
 use super::{
-    KhrShape,
+    KhrShape, Schedule,
     khr::{GemmKhr, GemmKhrArgs, GemmPush},
 };
 use crate::{
@@ -17,25 +17,48 @@ pub type GemmS8 = GemmKhr<i8, i32, Vec4<u32>>;
 /// The same in words of 8 bytes, for matrices of 8 columns.
 pub type GemmS8Narrow = GemmKhr<i8, i32, Vec2<u32>>;
 
-const WIDE: KhrShape = KhrShape { tile: [128, 128, 128], subgroups: [2, 4], matrix: [16, 16, 32], lanes: 32 };
-const NARROW: KhrShape = KhrShape { tile: [32, 16, 16], subgroups: [2, 1], matrix: [8, 8, 8], lanes: 8 };
+const WIDE: KhrShape = KhrShape {
+    tile: [128, 128, 128],
+    subgroups: [2, 4],
+    matrix: [16, 16, 32],
+    lanes: 32,
+    schedule: Schedule::PLAIN,
+};
+const NARROW: KhrShape = KhrShape {
+    tile: [32, 16, 16],
+    subgroups: [2, 1],
+    matrix: [8, 8, 8],
+    lanes: 8,
+    schedule: Schedule::PLAIN,
+};
+const SLICED: Schedule = Schedule { slices: 2, buffers: 2, spread: true, ..Schedule::PLAIN };
+const DOUBLE: Schedule = Schedule { buffers: 2, ahead: 2, early: true, by_rows: true, ..Schedule::PLAIN };
 
-/// The fastest shape of a large card, and one of a CPU driver's matrices.
+/// The fastest shape of a large card, and one of a CPU driver's matrices; schedules of the study on small tiles.
 pub fn variants() -> Vec<Variant> {
+    let sliced = KhrShape { tile: [64, 64, 64], subgroups: [2, 2], ..WIDE.on(SLICED) };
     vec![
         Variant::new("gemm", GemmS8::new(WIDE), || cases::<Vec4<u32>>(WIDE)),
+        Variant::new("gemm", GemmS8::new(sliced), move || cases::<Vec4<u32>>(sliced)),
         Variant::new("gemm", GemmS8Narrow::new(NARROW), || cases::<Vec2<u32>>(NARROW)),
+        Variant::new("gemm", GemmS8Narrow::new(NARROW.on(DOUBLE)), || cases::<Vec2<u32>>(NARROW.on(DOUBLE))),
     ]
 }
 
-/// One tile and several, edges along every axis, rows of y that do not start at 16 bytes.
-fn cases<V: Vector<Elem = u32> + tile::Carries<i8>>(shape: KhrShape) -> Vec<Case> {
+/// One tile and several, edges along every axis, rows of y that do not start at 16 bytes; many slabs and a part of one.
+fn cases<V: Vector<Elem = u32> + tile::Carries<i8> + tile::Carries<i32>>(shape: KhrShape) -> Vec<Case> {
     let [n, m, k] = shape.tile;
-    let shapes = [(n, m, 2 * k), (n + 3, m + 4, k + 16), (1, 5, 16), (n, m + 2, k)];
-    shapes.map(|(n, m, k)| case::<V>(shape, (n, m, k))).into()
+    let mut shapes = vec![(n, m, 2 * k), (n + 3, m + 4, k + 16), (1, 5, 16), (n, m + 2, k)];
+    if shape.schedule != Schedule::PLAIN {
+        shapes.push((n, m, 5 * k + 16));
+    }
+    shapes.into_iter().map(|size| case::<V>(shape, size)).collect()
 }
 
-fn case<V: Vector<Elem = u32> + tile::Carries<i8>>(shape: KhrShape, (n, m, k): (u32, u32, u32)) -> Case {
+fn case<V: Vector<Elem = u32> + tile::Carries<i8> + tile::Carries<i32>>(
+    shape: KhrShape,
+    (n, m, k): (u32, u32, u32),
+) -> Case {
     let mut random = Random::new(u64::from(n) << 40 | u64::from(m) << 20 | u64::from(k));
     let x = random.bytes((n * k) as usize);
     let w = random.bytes((m * k) as usize);

@@ -9,13 +9,16 @@ pub mod khr;
 mod khr_f16;
 mod khr_s8;
 mod shape;
+mod sums;
 
 pub use choice::{Choice, choose};
 pub use decoded::{GemmDecodedPush, GemmOperands, table_bytes};
+pub use khr::multiply;
 pub use khr_f16::GemmF16;
 pub(crate) use khr_f16::halves;
 pub use khr_s8::GemmS8;
-pub use shape::KhrShape;
+pub use shape::{KhrShape, Schedule, Slab, Strips};
+pub use sums::store_sums;
 
 use crate::{Call, Variant};
 

@@ -7,18 +7,61 @@ use std::fmt;
 pub struct KhrShape {
     /// Rows of x, rows of W, and columns of both at once: the workgroup's n, m, k.
     pub tile: [u32; 3],
-    /// Subgroups along n and along m.
+    /// Subgroups along n and along m, of each slice.
     pub subgroups: [u32; 2],
     /// n, m, k of one multiply-add.
     pub matrix: [u32; 3],
     /// Lanes of a subgroup.
     pub lanes: u32,
+    /// In what order it all happens.
+    pub schedule: Schedule,
+}
+
+/// What a workgroup does when, and which of its subgroups.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Schedule {
+    /// Groups of subgroups that share the columns of a slab: each multiplies its part of them onto sums of its own, which
+    /// are added in the end. Where a group is small its subgroups hold more, and read less for a product.
+    pub slices: u32,
+    /// Slabs in workgroup memory: with two, one is stored while the other is multiplied, and a step has one barrier.
+    pub buffers: u32,
+    /// Slabs on their way in registers.
+    pub ahead: u32,
+    /// Whether a slab is asked for between the multiply-adds of a step, not before them.
+    pub spread: bool,
+    /// Whether the factors of a multiply-add are loaded before those of the last one are used.
+    pub early: bool,
+    /// Whether a tile goes to y row by row, not matrix by matrix.
+    pub by_rows: bool,
+}
+
+impl Schedule {
+    /// One slice, one buffer, one slab ahead, each thing after the other.
+    pub const PLAIN: Schedule =
+        Schedule { slices: 1, buffers: 1, ahead: 1, spread: false, early: false, by_rows: false };
+}
+
+impl Schedule {
+    /// Whether sums go to y through workgroup memory even where a tile is whole; slices are added there.
+    pub const fn sums_by_rows(&self) -> bool {
+        self.by_rows || self.slices > 1
+    }
 }
 
 impl KhrShape {
+    /// The same shape on another schedule.
+    pub const fn on(self, schedule: Schedule) -> Self {
+        KhrShape { schedule, ..self }
+    }
+
+    /// Subgroups of the workgroup.
+    pub const fn all_subgroups(&self) -> u32 {
+        self.subgroups[0] * self.subgroups[1] * self.schedule.slices
+    }
+
     /// Invocations of the workgroup.
     pub const fn invocations(&self) -> u32 {
-        self.subgroups[0] * self.subgroups[1] * self.lanes
+        self.all_subgroups() * self.lanes
     }
 
     /// Matrices along n and along m that a subgroup holds.
@@ -29,9 +72,9 @@ impl KhrShape {
         ]
     }
 
-    /// Elements of one matrix of sums for each subgroup.
-    pub const fn sums(&self) -> u32 {
-        self.subgroups[0] * self.subgroups[1] * self.matrix[0] * self.matrix[1]
+    /// Multiply-adds along k of one subgroup in a slab.
+    pub const fn steps(&self) -> u32 {
+        self.tile[2] / (self.matrix[2] * self.schedule.slices)
     }
 
     /// The slab of `rows` rows that is staged at once, in words of `per_word` elements.
@@ -39,18 +82,72 @@ impl KhrShape {
         Slab { rows, words: self.tile[2] / per_word, invocations: self.invocations() }
     }
 
-    /// Bytes of workgroup memory, words having `word` bytes and `per_word` elements.
-    pub const fn workgroup_bytes(&self, word: u32, per_word: u32) -> u32 {
-        let (x, w) = (self.slab(self.tile[0], per_word), self.slab(self.tile[1], per_word));
-        word * (x.staged() + w.staged()) + 4 * self.sums()
+    /// Words from the first of x's slab to the first of W's.
+    pub const fn x_words(&self, per_word: u32) -> u32 {
+        self.slab(self.tile[0], per_word).staged()
+    }
+
+    /// Words of a buffer: a slab of x and one of W behind it.
+    pub const fn buffer_words(&self, per_word: u32) -> u32 {
+        self.x_words(per_word) + self.slab(self.tile[1], per_word).staged()
+    }
+
+    /// Words of workgroup memory, of `bytes` bytes and `per_word` elements: its buffers, or what sums need on their way.
+    pub const fn memory_words(&self, bytes: u32, per_word: u32) -> u32 {
+        let (slabs, strips) =
+            (self.schedule.buffers * self.buffer_words(per_word), self.strips(1, bytes).words());
+        if slabs > strips { slabs } else { strips }
+    }
+
+    /// Bytes of workgroup memory.
+    pub const fn workgroup_bytes(&self, bytes: u32, per_word: u32) -> u32 {
+        bytes * self.memory_words(bytes, per_word)
+    }
+
+    /// How sums go through memory of words of `bytes` bytes and `per_word` elements: as many matrices of a row of them as
+    /// there is room for.
+    pub const fn strip(&self, bytes: u32, per_word: u32) -> Strips {
+        let mut wide = self.held()[1];
+        while wide > 1
+            && (!self.held()[1].is_multiple_of(wide)
+                || self.strips(wide, bytes).words() > self.memory_words(bytes, per_word))
+        {
+            wide -= 1;
+        }
+        self.strips(wide, bytes)
+    }
+
+    const fn strips(&self, wide: u32, bytes: u32) -> Strips {
+        Strips {
+            subgroups: self.all_subgroups(),
+            rows: self.matrix[0],
+            columns: wide * self.matrix[1],
+            wide,
+            word: bytes / 4,
+        }
     }
 }
 
-/// `128x128x64 by 2x4 of 16x16x16, 32 lanes`
+/// `128x128x64 by 2x4 of 16x16x16, 32 lanes`, and what differs from the plain schedule.
 impl fmt::Debug for KhrShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ([n, m, k], [sn, sm], [mn, mm, mk]) = (self.tile, self.subgroups, self.matrix);
-        write!(f, "{n}x{m}x{k} by {sn}x{sm} of {mn}x{mm}x{mk}, {} lanes", self.lanes)
+        write!(f, "{n}x{m}x{k} by {sn}x{sm} of {mn}x{mm}x{mk}, {} lanes", self.lanes)?;
+        if self.schedule != Schedule::PLAIN {
+            write!(f, ", {:?}", self.schedule)?;
+        }
+        Ok(())
+    }
+}
+
+/// `slices=2+spread`: what differs from the plain schedule.
+impl fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [("slices", self.slices), ("buffers", self.buffers), ("ahead", self.ahead)];
+        let counts = counts.into_iter().filter(|(_, n)| *n != 1).map(|(name, n)| format!("{name}={n}"));
+        let flags = [("spread", self.spread), ("early", self.early), ("rows", self.by_rows)];
+        let flags = flags.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_owned());
+        f.write_str(&counts.chain(flags).collect::<Vec<_>>().join("+"))
     }
 }
 
@@ -84,5 +181,42 @@ impl Slab {
     /// Whether every invocation copies as many.
     pub const fn even(&self) -> bool {
         (self.rows * self.words).is_multiple_of(self.invocations)
+    }
+}
+
+/// Sums in workgroup memory, on their way to y: of each subgroup a row of matrices, side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strips {
+    /// Subgroups.
+    pub subgroups: u32,
+    /// Rows of a strip.
+    pub rows: u32,
+    /// Columns of a strip.
+    pub columns: u32,
+    /// Matrices of a strip.
+    pub wide: u32,
+    /// Sums in a word.
+    pub word: u32,
+}
+
+impl Strips {
+    /// Words from a row to the next: 32 bytes more than it has, so that neighboring rows start in different banks.
+    pub const fn pitch(&self) -> u32 {
+        (self.columns + 8).div_ceil(self.word)
+    }
+
+    /// Words of one subgroup's.
+    pub const fn own(&self) -> u32 {
+        self.rows * self.pitch()
+    }
+
+    /// Words of them all.
+    pub const fn words(&self) -> u32 {
+        self.subgroups * self.own()
+    }
+
+    /// Sums of one subgroup's.
+    pub const fn sums(&self) -> u32 {
+        self.rows * self.columns
     }
 }

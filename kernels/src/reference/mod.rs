@@ -5,6 +5,7 @@
 
 mod add;
 mod attention;
+mod attention_halves;
 mod gemv;
 mod glu;
 pub mod kv;
@@ -20,6 +21,7 @@ use crate::conformance::{Content, Expected, F32_ROUNDOFF, gamma};
 
 pub use add::add;
 pub use attention::{AttentionShape, attention};
+pub use attention_halves::attention_of_halves;
 pub use gemv::{Rows, gated, gemv};
 pub use glu::glu;
 pub use philox::{draw, philox4x32, uniform};

@@ -22,7 +22,9 @@ const SEEDS: u64 = 3;
 fn they_equal_their_references_wherever_elements_are_held() {
     let (registry, extent) = (Registry::builtin(), Extent::of_environment());
     let of_32 = |v: &&Variant| v.stage().unwrap().layout.subgroup_size != Some(8);
-    let product = |v: &&Variant| v.role == "gemm" || v.name.starts_with("attention_tile");
+    let product = |v: &&Variant| {
+        v.role == "gemm" || ["attention_tile", "attention_khr"].iter().any(|name| v.name.starts_with(name))
+    };
     let products: Vec<&Variant> = registry.variants().filter(product).filter(of_32).collect();
     let mut ran = 0;
     for seed in 0..SEEDS {

@@ -4,6 +4,7 @@ use kiln_abi::BufferRange;
 use kiln_kernels::{
     Call,
     attention::{self, AttentionArgs, AttentionPush, Leaves},
+    attention_khr::{self, AttentionKhr, AttentionKhrArgs},
     gemv,
     kv_store::{KvStore, KvStoreArgs, KvStorePush},
 };
@@ -60,25 +61,43 @@ impl Planner<'_> {
         let Context { n_slots, max_pages, kv_type: ty, .. } = self.context;
         let rows = step.class.rows;
         let window = words.window.map_or(0, |w| u32::try_from(w).unwrap_or(u32::MAX));
+        let p = AttentionPush {
+            rows,
+            n_head,
+            n_head_kv,
+            max_pages,
+            n_slots,
+            n_pages,
+            window,
+            scale: words.scale,
+            soft_cap: words.soft_cap.unwrap_or(0.0),
+        };
+        let (q, keys, values) = (self.range(q), self.range(keys), self.range(values));
+        let (block, table) = (self.range(self.fixed.step).into(), self.range(table).into());
+        let shape = attention_khr::choose(rows, head_dim, ty, self.caps);
+        if let Some(shape) = shape.filter(|_| self.fuse && leaves == Leaves::Rows) {
+            let args = AttentionKhrArgs {
+                q: q.into(),
+                k_pages: keys.into(),
+                v_pages: values.into(),
+                step: block,
+                table,
+                y: y.into(),
+                p,
+            };
+            let call = Call::new(AttentionKhr::new(shape), &args);
+            step.launch_because("attention", call, format!("{rows} rows on matrices of f16; {shape:?}"));
+            return Ok(());
+        }
         let args = AttentionArgs {
-            q: self.range(q).into(),
-            k_pages: self.range(keys).into(),
-            v_pages: self.range(values).into(),
-            step: self.range(self.fixed.step).into(),
-            table: self.range(table).into(),
+            q: q.into(),
+            k_pages: keys.into(),
+            v_pages: values.into(),
+            step: block,
+            table,
             y: (leaves == Leaves::Rows).then(|| y.into()),
             packed: (leaves == Leaves::Blocks).then(|| y.into()),
-            p: AttentionPush {
-                rows,
-                n_head,
-                n_head_kv,
-                max_pages,
-                n_slots,
-                n_pages,
-                window,
-                scale: words.scale,
-                soft_cap: words.soft_cap.unwrap_or(0.0),
-            },
+            p,
         };
         let kernel = attention::Attention::new(head_dim, ty, leaves, gemv::subgroup(self.caps));
         step.launch("attention", Call::new(kernel, &args));
