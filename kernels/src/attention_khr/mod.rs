@@ -10,18 +10,19 @@
 //! row does not see leaves it as it was: a row's result is the same bits whatever rows share its step.
 
 mod cases;
+mod lines;
 mod shape;
 
 use kiln_dsl::prelude::*;
 
-use self::shape::PER_WORD;
 pub use self::{
     cases::variants,
     shape::{AttentionShape, choose},
 };
+use self::{lines::Lines, shape::PER_WORD};
 use crate::{
     attention::AttentionPush,
-    kv_store::{PAGE, kv_line},
+    kv_store::PAGE,
     step::{n_rows, row_position, row_slot},
 };
 
@@ -125,8 +126,9 @@ pub fn attention_khr(
             comptime!(lines.put(&next, &memory, key0));
             barrier();
             // The next block is on its way while this one is worked on.
-            if key0 + comptime!(t.keys) <= high {
-                comptime!(lines.fetch(&next, key0_after(key0, t)));
+            let after = key0 + comptime!(t.keys);
+            if after <= high {
+                comptime!(lines.fetch(&next, after));
             }
             for c in comptime!(0..n_keys) {
                 let mut score = Tile::<f32, Acc, Sg, R, C>::zero();
@@ -189,113 +191,6 @@ pub fn attention_khr(
             }
         }
     }
-}
-
-#[device]
-fn key0_after(key0: u32, #[comptime] t: AttentionShape) -> u32 {
-    key0 + comptime!(t.keys)
-}
-
-/// Keys and values of a sequence, of which the tile's rows see the positions `low` to `high`.
-struct Lines<'a> {
-    k_pages: &'a Buf<Vec4<u32>>,
-    v_pages: &'a Buf<Vec4<u32>>,
-    table: &'a Buf<u32>,
-    slot: Ex<u32>,
-    head_kv: Ex<u32>,
-    n_head_kv: Ex<u32>,
-    max_pages: Ex<u32>,
-    low: Ex<u32>,
-    high: Ex<u32>,
-    t: AttentionShape,
-}
-
-impl Lines<'_> {
-    /// An invocation's words of a block into registers, keys before values.
-    #[track_caller]
-    fn fetch(&self, next: &PlaceArray<Vec4<u32>, Local>, key0: Ex<u32>) {
-        let Lines { table, slot, max_pages, n_head_kv, head_kv, t, .. } = *self;
-        let start = block_start(table, slot, max_pages, key0, n_head_kv, head_kv, t);
-        for (pages, first) in [(self.k_pages, 0), (self.v_pages, t.each())] {
-            for j in 0..t.each() {
-                fetch(pages, next, start, j, first + j, t);
-            }
-        }
-    }
-
-    /// Those words into workgroup memory.
-    #[track_caller]
-    fn put(&self, next: &PlaceArray<Vec4<u32>, Local>, memory: &Shared<Vec4<u32>>, key0: Ex<u32>) {
-        for j in 0..self.t.each() {
-            put(next, memory, key0, self.low, self.high, j, self.t);
-        }
-    }
-}
-
-/// The first word of the block of keys from `key0` on, which lies within a page.
-#[device]
-fn block_start(
-    table: &Buf<u32>,
-    slot: u32,
-    max_pages: u32,
-    key0: u32,
-    n_head_kv: u32,
-    head_kv: u32,
-    #[comptime] t: AttentionShape,
-) -> u32 {
-    kv_line(&table, slot, max_pages, key0, n_head_kv, head_kv) * comptime!(t.line())
-}
-
-/// Word `j` of an invocation's; where there is none for it, the block's last.
-#[device]
-fn fetch(
-    pages: &Buf<Vec4<u32>>,
-    next: &PlaceArray<Vec4<u32>, Local>,
-    start: u32,
-    #[comptime] j: u32,
-    #[comptime] to: u32,
-    #[comptime] t: AttentionShape,
-) {
-    let i = local_id() + comptime!(j * t.invocations());
-    next[to] = pages[start + min(i, comptime!(t.block() - 1))];
-}
-
-#[device]
-fn put(
-    next: &PlaceArray<Vec4<u32>, Local>,
-    memory: &Shared<Vec4<u32>>,
-    key0: u32,
-    low: u32,
-    high: u32,
-    #[comptime] j: u32,
-    #[comptime] t: AttentionShape,
-) {
-    let i = local_id() + comptime!(j * t.invocations());
-    if comptime!(t.block().is_multiple_of(t.invocations())) {
-        put_at(next, memory, key0, low, high, i, comptime!(j), comptime!(t));
-    } else if i < comptime!(t.block()) {
-        put_at(next, memory, key0, low, high, i, comptime!(j), comptime!(t));
-    }
-}
-
-#[device]
-fn put_at(
-    next: &PlaceArray<Vec4<u32>, Local>,
-    memory: &Shared<Vec4<u32>>,
-    key0: u32,
-    low: u32,
-    high: u32,
-    i: u32,
-    #[comptime] j: u32,
-    #[comptime] t: AttentionShape,
-) {
-    let (row, word) = (i / comptime!(t.line()), i % comptime!(t.line()));
-    let at = row * comptime!(t.pitch()) + word;
-    memory[at] = next[j];
-    // What nobody has stored yet may be no number, which a weight of zero would not hide.
-    let stored = key0 + row >= low && key0 + row <= high;
-    memory[at + comptime!(t.keys * t.pitch())] =
-        select(stored, next[comptime!(t.each() + j)], splat::<Vec4<u32>>(0));
 }
 
 /// The row that a lane works on with its neighbors, and what it sees.
