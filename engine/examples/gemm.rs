@@ -108,6 +108,8 @@ struct Product {
     call: Box<dyn Fn(KhrShape, BufferRange) -> Call>,
     /// A row of x, and of W.
     rows: [Values; 2],
+    /// Whether W is decoded from a format.
+    decoded: bool,
     /// Whether sums are exact integers.
     exact: bool,
     /// What else a product is off by, relative.
@@ -165,10 +167,15 @@ impl Product {
         });
         let x_values: Values = Box::new(move |row| values(&x_data, row * k as usize, k as usize, s8));
         let slack = if gemm.is_some() { 1.0 / 1024.0 } else { 0.0 };
-        Ok(Product { p, call, rows: [x_values, w_values], exact: s8, slack, ws, y })
+        let decoded = gemm.is_some();
+        Ok(Product { p, call, rows: [x_values, w_values], decoded, exact: s8, slack, ws, y })
     }
 
     fn timed(&self, gpu: &Gpu, shape: KhrShape) -> Result<String, Box<dyn Error>> {
+        let Schedule { buffers, ahead, spread, .. } = shape.schedule;
+        if self.decoded && (buffers, ahead, spread) != (1, 1, false) {
+            return Err("buffers, ahead and spread are schedules of f16 and s8 alone".into());
+        }
         let kernel = (self.call)(shape, self.ws[0]).stage()?;
         let prepared = gpu.prepare(&kernel)?;
         let options = RecordOptions { timestamps: true, ..Default::default() };

@@ -2,7 +2,7 @@
 //!
 //! Source: as [`crate::attention`], whose push constants, pages and rows these are; Dao, arXiv:2307.08691, algorithm 1.
 //! Shapes: q, y `[rows, n_head, head_dim]` f32, pages of f16; g = n_head / n_head_kv.
-//! Who owns what: a workgroup owns (a tile of rows, a head) and walks the keys of each sequence in the tile a block at a
+//! Who owns what: a workgroup owns (a tile of rows, a head, some of the sequences in it) and walks their keys a block at a
 //! time; keys and values of a block are in workgroup memory. A subgroup owns the rows of one matrix: its query and its
 //! sums stay in matrices, its scores and weights pass through workgroup memory, where lanes own parts of a row.
 //! Traffic: a tile's rows of q and y once, a sequence's keys and values once for each tile and head.
@@ -26,6 +26,9 @@ use crate::{
     step::{n_rows, row_position, row_slot},
 };
 
+/// Workgroups that share a tile and head, each walking some of the sequences in it: a step may hold single rows of
+/// many sequences beside a prompt.
+const RUNS: u32 = 8;
 /// The largest number of f16.
 const LARGEST: f32 = 65504.0;
 /// A score that no position has: its weight is zero.
@@ -36,7 +39,7 @@ const UNSEEN: f32 = -1.0e30;
     local_size = t.invocations(),
     subgroup = t.lanes,
     workgroup_bytes = t.workgroup_bytes(),
-    grid = [p.n_head, p.rows.div_ceil(t.rows())],
+    grid = [p.n_head, p.rows.div_ceil(t.rows()), RUNS],
 )]
 pub fn attention_khr(
     #[len(p.rows * p.n_head * (t.head_dim / 4))] q: &Buf<Vec4<f32>>,
@@ -59,7 +62,13 @@ pub fn attention_khr(
     if r0 >= n {
         return;
     }
-    let end = min(r0 + comptime!(t.rows()), n);
+    let end = min(r0 + rows, n);
+    // A tile of one sequence needs one workgroup.
+    if workgroup_id_z() > 0 {
+        if run_end(&step, r0, r0, end, comptime!(t)) == end {
+            return;
+        }
+    }
     let head_kv = h / (p.n_head / p.n_head_kv);
     let memory = Shared::<Vec4<u32>>::new(comptime!(t.staged()));
     let scores = Shared::<Vec4<f32>>::new(comptime!(t.rows() * t.score_pitch()));
@@ -87,87 +96,82 @@ pub fn attention_khr(
     let mut next = [splat::<Vec4<u32>>(0); comptime!(2 * t.each())];
 
     let mut from = r0;
+    let mut run = 0u32;
+    let mut walked = 0u32;
     while from < end {
-        // Rows of one sequence after another, and the positions that any of them sees.
+        // Rows of one sequence after another.
         let start = from;
-        let slot = row_slot(&step, start);
-        let mut other = end;
-        let mut lowest = 0xffff_ffffu32;
-        let mut latest = 0u32;
-        for i in comptime!((0..t.rows()).step_by(t.lanes as usize)) {
-            let r = min(r0 + i + lane(), end - 1);
-            other = min(other, select(r > start && row_slot(&step, r) != slot, r, end));
-        }
-        let to = subgroup::min(other);
-        for i in comptime!((0..t.rows()).step_by(t.lanes as usize)) {
-            let r = min(max(r0 + i + lane(), start), to - 1);
-            let position = row_position(&step, r);
-            lowest = min(lowest, first_seen(position, p.window));
-            latest = max(latest, position);
-        }
-        let low = subgroup::min(lowest);
-        let high = subgroup::max(latest);
-        let first_key = low / comptime!(t.keys) * comptime!(t.keys);
-        let lines = comptime!(Lines {
-            k_pages,
-            v_pages,
-            table,
-            slot,
-            head_kv,
-            n_head_kv: p.n_head_kv,
-            max_pages: p.max_pages,
-            low,
-            high,
-            t
-        });
-        comptime!(lines.fetch(&next, first_key));
-        for key0 in (first_key..high + 1).step_by(comptime!(t.keys)) {
-            barrier();
-            comptime!(lines.put(&next, &memory, key0));
-            barrier();
-            // The next block is on its way while this one is worked on.
-            let after = key0 + comptime!(t.keys);
-            if after <= high {
-                comptime!(lines.fetch(&next, after));
-            }
-            for c in comptime!(0..n_keys) {
-                let mut score = Tile::<f32, Acc, Sg, R, C>::zero();
-                for d in comptime!(0..n_across) {
-                    let at = comptime!(c * t.edge * t.pitch() + d * t.edge / PER_WORD);
-                    let keys = Tile::<f16, MatB, Sg, D, C>::load_columns(&memory, at, pitch);
-                    score = mul_add(query[d], keys, score);
+        let to = run_end(&step, start, r0, end, comptime!(t));
+        if run % RUNS == workgroup_id_z() {
+            let slot = row_slot(&step, start);
+            let (low, high) = positions(&step, start, to, r0, p.window, comptime!(t));
+            let first_key = low / comptime!(t.keys) * comptime!(t.keys);
+            let lines = comptime!(Lines {
+                k_pages,
+                v_pages,
+                table,
+                slot,
+                head_kv,
+                n_head_kv: p.n_head_kv,
+                max_pages: p.max_pages,
+                low,
+                high,
+                t
+            });
+            comptime!(lines.fetch(&next, first_key));
+            for key0 in (first_key..high + 1).step_by(comptime!(t.keys)) {
+                barrier();
+                comptime!(lines.put(&next, &memory, key0));
+                barrier();
+                // The next block is on its way while this one is worked on.
+                let after = key0 + comptime!(t.keys);
+                if after <= high {
+                    comptime!(lines.fetch(&next, after));
                 }
-                tile::store(score, &scores, own_scores + comptime!(c * t.edge / 4), score_pitch);
-            }
-            subgroup_barrier();
-            let (raised, sum) = weigh(
-                &scores,
-                &weights,
-                comptime!(&mine),
-                (start, to),
-                key0,
-                highest,
-                p.soft_cap,
-                comptime!(t),
-            );
-            let kept = exp(highest - raised);
-            total = total * kept + sum;
-            highest = raised;
-            let fade = across::<R, D>(&scores, kept, comptime!(t));
-            for d in comptime!(0..n_across) {
-                sums[d] = sums[d] * fade;
-            }
-            for c in comptime!(0..n_keys) {
-                let at = own_weights + comptime!(c * t.edge / PER_WORD);
-                let weight = Tile::<f16, MatA, Sg, R, C>::load(&weights, at, weight_pitch);
+                for c in comptime!(0..n_keys) {
+                    let mut score = Tile::<f32, Acc, Sg, R, C>::zero();
+                    for d in comptime!(0..n_across) {
+                        let at = comptime!(c * t.edge * t.pitch() + d * t.edge / PER_WORD);
+                        let keys = Tile::<f16, MatB, Sg, D, C>::load_columns(&memory, at, pitch);
+                        score = mul_add(query[d], keys, score);
+                    }
+                    tile::store(score, &scores, own_scores + comptime!(c * t.edge / 4), score_pitch);
+                }
+                subgroup_barrier();
+                let (raised, sum) = weigh(
+                    &scores,
+                    &weights,
+                    comptime!(&mine),
+                    (start, to),
+                    key0,
+                    highest,
+                    p.soft_cap,
+                    comptime!(t),
+                );
+                let kept = exp(highest - raised);
+                total = total * kept + sum;
+                highest = raised;
+                let fade = across::<R, D>(&scores, kept, comptime!(t));
                 for d in comptime!(0..n_across) {
-                    let at = comptime!((t.keys + c * t.edge) * t.pitch() + d * t.edge / PER_WORD);
-                    let values = Tile::<f16, MatB, Sg, C, D>::load(&memory, at, pitch);
-                    sums[d] = mul_add(weight, values, sums[d]);
+                    sums[d] = sums[d] * fade;
+                }
+                for c in comptime!(0..n_keys) {
+                    let at = own_weights + comptime!(c * t.edge / PER_WORD);
+                    let weight = Tile::<f16, MatA, Sg, R, C>::load(&weights, at, weight_pitch);
+                    for d in comptime!(0..n_across) {
+                        let at = comptime!((t.keys + c * t.edge) * t.pitch() + d * t.edge / PER_WORD);
+                        let values = Tile::<f16, MatB, Sg, C, D>::load(&memory, at, pitch);
+                        sums[d] = mul_add(weight, values, sums[d]);
+                    }
                 }
             }
+            walked = to - start;
         }
+        run += 1;
         from = to;
+    }
+    if walked == 0 {
+        return;
     }
 
     let share = across::<R, D>(&scores, select(total > 0.0, 1.0 / total, 0.0), comptime!(t));
@@ -176,21 +180,56 @@ pub fn attention_khr(
         let result = sums[d] * share;
         let first = h * comptime!(t.head_dim) + comptime!(d * t.edge);
         // The same for all subgroups: a driver may hold them all up where one waits for itself.
-        if r0 + comptime!(t.rows()) <= n {
+        if walked == rows {
             tile::store(result, y, (r0 + first_row) * stride + first, stride);
         } else {
             subgroup_barrier();
             tile::store(result, &scores, own_scores, score_pitch);
             subgroup_barrier();
-            for e in (lane()..comptime!(t.edge * t.edge)).step_by(comptime!(t.lanes)) {
-                let r = r0 + first_row + e / edge;
-                if r < n {
-                    let four = own_scores + e / edge * comptime!(t.score_pitch()) + e % edge / 4;
-                    y[r * stride + first + e % edge] = scores[four][e % 4];
+            for j in comptime!(0..t.edge * t.edge / t.lanes) {
+                let e = lane() + comptime!(j * t.lanes);
+                // A row that another workgroup walks, or that there is not, has seen nothing here.
+                let seen = subgroup::shuffle(total, e / edge * comptime!(t.sharing())) > 0.0;
+                if seen {
+                    let four = own_scores + e / edge * score_pitch + e % edge / 4;
+                    y[(r0 + first_row + e / edge) * stride + first + e % edge] = scores[four][e % 4];
                 }
             }
         }
     }
+}
+
+/// The row behind those of the sequence of row `start`, in a tile from `r0` to `end`.
+#[device]
+fn run_end(step: &Buf<u32>, start: u32, r0: u32, end: u32, #[comptime] t: AttentionShape) -> u32 {
+    let slot = row_slot(&step, start);
+    let mut other = end;
+    for i in comptime!((0..t.rows()).step_by(t.lanes as usize)) {
+        let r = min(r0 + i + lane(), end - 1);
+        other = min(other, select(r > start && row_slot(&step, r) != slot, r, end));
+    }
+    subgroup::min(other)
+}
+
+/// The first and the last position that any of the rows `start` to `to` sees.
+#[device]
+fn positions(
+    step: &Buf<u32>,
+    start: u32,
+    to: u32,
+    r0: u32,
+    window: u32,
+    #[comptime] t: AttentionShape,
+) -> (u32, u32) {
+    let mut low = 0xffff_ffffu32;
+    let mut high = 0u32;
+    for i in comptime!((0..t.rows()).step_by(t.lanes as usize)) {
+        let r = min(max(r0 + i + lane(), start), to - 1);
+        let position = row_position(&step, r);
+        low = min(low, first_seen(position, window));
+        high = max(high, position);
+    }
+    (subgroup::min(low), subgroup::max(high))
 }
 
 /// The row that a lane works on with its neighbors, and what it sees.
