@@ -26,9 +26,9 @@ use crate::{
     step::{n_rows, row_position, row_slot},
 };
 
-/// Workgroups that share a tile and head, each walking some of the sequences in it: a step may hold single rows of
-/// many sequences beside a prompt.
-const RUNS: u32 = 8;
+/// Workgroups that share a tile and head, each walking some of the sequences in it: a step may hold short prompts of
+/// many.
+const RUNS: u32 = 4;
 /// The largest number of f16.
 const LARGEST: f32 = 65504.0;
 /// A score that no position has: its weight is zero.
@@ -208,7 +208,7 @@ fn run_end(step: &Buf<u32>, start: u32, r0: u32, end: u32, #[comptime] t: Attent
         let r = min(r0 + i + lane(), end - 1);
         other = min(other, select(r > start && row_slot(&step, r) != slot, r, end));
     }
-    subgroup::min(other)
+    comptime!(over(other.read(), t.lanes, |a, b| least(a, b)))
 }
 
 /// The first and the last position that any of the rows `start` to `to` sees.
@@ -229,7 +229,8 @@ fn positions(
         low = min(low, first_seen(position, window));
         high = max(high, position);
     }
-    (subgroup::min(low), subgroup::max(high))
+    let low = comptime!(over(low.read(), t.lanes, |a, b| least(a, b)));
+    (low, comptime!(over(high.read(), t.lanes, |a, b| most(a, b))))
 }
 
 /// The row that a lane works on with its neighbors, and what it sees.
@@ -288,7 +289,7 @@ fn weigh(
     let (part, first, position) = comptime!((mine.part, mine.first, mine.position));
     let counts = comptime!(mine.inside) && comptime!(mine.row) >= rows.0 && comptime!(mine.row) < rows.1;
     let mut own = [0.0; n_own];
-    let mut most = highest;
+    let mut largest = highest;
     for j in comptime!(0..n_own / 4) {
         let four = scores[own_row * comptime!(t.score_pitch()) + part * (n_own / 4) + j];
         let read = [four.x(), four.y(), four.z(), four.w()];
@@ -300,10 +301,10 @@ fn weigh(
                 score = soft_cap * (1.0 - 2.0 / (1.0 + exp(2.0 * score / soft_cap)));
             }
             own[j * 4 + e] = select(counts && key >= first && key <= position, score, UNSEEN);
-            most = max(most, own[j * 4 + e]);
+            largest = max(largest, own[j * 4 + e]);
         }
     }
-    let raised = comptime!(over_row(most.read(), t, |a, b| most_of(a, b)));
+    let raised = comptime!(over(largest.read(), t.sharing(), |a, b| most(a, b)));
     let mut sum = 0.0;
     for j in comptime!(0..n_own) {
         own[j] = select(own[j] > UNSEEN, exp(own[j] - raised), 0.0);
@@ -318,24 +319,29 @@ fn weigh(
             pack_half(vec2(own[j + 6], own[j + 7])),
         );
     }
-    (raised, comptime!(over_row(sum.read(), t, |a, b| sum_of(a, b))))
+    (raised, comptime!(over(sum.read(), t.sharing(), |a, b| plus(a, b))))
 }
 
 #[device]
-fn most_of(a: f32, b: f32) -> f32 {
+fn least<T: Num>(a: T, b: T) -> T {
+    min(a, b)
+}
+
+#[device]
+fn most<T: Num>(a: T, b: T) -> T {
     max(a, b)
 }
 
 #[device]
-fn sum_of(a: f32, b: f32) -> f32 {
+fn plus(a: f32, b: f32) -> f32 {
     a + b
 }
 
-/// What the lanes that share a row have, folded.
+/// What `lanes` neighbors have, folded, in each of them.
 #[track_caller]
-fn over_row(mut own: Ex<f32>, t: AttentionShape, fold: impl Fn(Ex<f32>, Ex<f32>) -> Ex<f32>) -> Ex<f32> {
+fn over<T: Num>(mut own: Ex<T>, lanes: u32, fold: impl Fn(Ex<T>, Ex<T>) -> Ex<T>) -> Ex<T> {
     let mut apart = 1;
-    while apart < t.sharing() {
+    while apart < lanes {
         own = fold(own, subgroup::shuffle_xor(own, apart.read()));
         apart *= 2;
     }

@@ -11,7 +11,7 @@ use kiln_kernels::{
 
 use super::{Planner, Step, index, pages::LayerPages};
 use crate::graph::{Attention, ValueId};
-use crate::plan::{Context, PlanError};
+use crate::plan::{Context, PlanError, Width};
 
 impl Planner<'_> {
     pub(super) fn attention(
@@ -75,7 +75,9 @@ impl Planner<'_> {
         let (q, keys, values) = (self.range(q), self.range(keys), self.range(values));
         let (block, table) = (self.range(self.fixed.step).into(), self.range(table).into());
         let shape = attention_khr::choose(rows, head_dim, ty, self.caps);
-        if let Some(shape) = shape.filter(|_| self.fuse && leaves == Leaves::Rows) {
+        if let Some(shape) =
+            shape.filter(|_| self.fuse && step.class.width != Width::Narrow && leaves == Leaves::Rows)
+        {
             let args = AttentionKhrArgs {
                 q: q.into(),
                 k_pages: keys.into(),
