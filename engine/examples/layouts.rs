@@ -281,18 +281,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         for q8 in [false, true] {
             for layout in [Layout::File, Layout::Planes, Layout::Fragments] {
                 for cols in [1, 8] {
-                    println!("{}", time(&bench, (m, k), How { layout, q8, cols })?);
+                    let how = How { layout, q8, cols };
+                    say(how, time(&bench, (m, k), how));
                 }
                 for bytes in [false, true] {
-                    println!(
-                        "{}",
-                        time_tiles(&bench, (m, k), How { layout, q8, cols: tiles::COLUMNS }, bytes)?
-                    );
+                    let how = How { layout, q8, cols: tiles::COLUMNS };
+                    say(how, time_tiles(&bench, (m, k), how, bytes));
                 }
             }
         }
     }
     Ok(())
+}
+
+/// A line for each product, what went wrong too: a device may lack one and have the next.
+fn say(how: How, timed: Result<String, Box<dyn Error>>) {
+    println!("{}", timed.unwrap_or_else(|why| format!("{how:?}: {why}")));
 }
 
 /// Sixteen rows of a format: their weights, and `m` rows of the same in a layout.

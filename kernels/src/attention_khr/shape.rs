@@ -36,7 +36,8 @@ impl fmt::Debug for AttentionShape {
 pub(super) const PER_WORD: u32 = 8;
 /// Rows from which a tile of them beats a row after the other.
 const FEWEST_ROWS: u32 = 32;
-/// Matrices of a row of them, query and sums, that a subgroup has registers for.
+/// Products of a block with the query that a subgroup does, one after the other in the code: a driver for the CPU takes
+/// longer to compile more than to run them, and a card's registers hold no wider head.
 const MOST: u32 = 16;
 
 impl AttentionShape {
@@ -116,7 +117,7 @@ pub fn choose(rows: u32, head_dim: u32, ty: KvType, caps: &DeviceCaps) -> Option
         let product = MatrixProduct { scope: Scope::Subgroup, mnk: [s.edge; 3], elems };
         (low..=high).contains(&s.lanes)
             && head_dim.is_multiple_of(s.edge)
-            && head_dim / s.edge <= MOST
+            && head_dim / s.edge * (s.keys / s.edge) <= MOST
             && s.invocations() <= caps.limits.max_invocations
             && s.workgroup_bytes() <= caps.limits.max_workgroup_bytes
             && caps.matrix.multiplies(&product, s.invocations())
