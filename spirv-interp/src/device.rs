@@ -57,7 +57,7 @@ impl Interpreter {
     pub fn new(options: InterpOptions) -> Self {
         let caps = DeviceCaps {
             name: "Kiln interpreter".to_owned(),
-            driver: format!("kiln-spirv-interp {}", env!("CARGO_PKG_VERSION")),
+            driver: format!("kiln-spirv-interp {}, schedule {}", env!("CARGO_PKG_VERSION"), options.seed),
             kind: DeviceKind::Cpu,
             capabilities: Capability::ALL.iter().copied().collect(),
             subgroup_size: options.subgroup_size,

@@ -1,6 +1,7 @@
 //! `cargo xtask ci`: runs the stages, holds them to their budgets, and closes with one line of counts.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,8 @@ use crate::cargo::{self, Counts};
 use crate::process::{Result, capture};
 use crate::setup::{self, Artefact, Driver};
 use crate::stages::{
-    Action, DEVICE_PACKAGES, GPU_SUITE, Group, KERNEL_SUITES, KERNELS_SECONDS, OVERRUN, Pick, STAGES, Stage,
-    TOTAL_MINUTES, Where, picks,
+    Action, DEVICE_PACKAGES, Group, KERNEL_SUITES, KERNELS_SECONDS, MORE_SUITES, OVERRUN, Pick, STAGES,
+    Stage, TOTAL_MINUTES, Where, picks,
 };
 
 /// cargo starts test programs through what this names.
@@ -21,6 +22,9 @@ const RUNNER: &str = if cfg!(target_arch = "aarch64") {
 
 /// What a test printed is shown though it passed.
 const SHOW_OUTPUT: &str = "--show-output";
+
+/// The file that conformance leaves its lines in.
+const RECORD: &str = "KILN_RECORD";
 
 /// What a cover of the kernels' variants is chosen by.
 const SEED: &str = "KILN_SEED";
@@ -83,12 +87,13 @@ pub(crate) enum Kernels<'a> {
 /// `cargo xtask conformance`: the kernels' suites alone. It compiles what they need and nothing else.
 pub(crate) fn conformance(kernels: &Kernels<'_>) -> Result<ExitCode> {
     let driver = setup::find_driver()?;
-    let suites = KERNEL_SUITES.iter().map(|(suite, _)| *suite);
-    let options = suites.flat_map(|(package, target)| ["--package", package, "--test", target]);
+    let more = if matches!(kernels, Kernels::All) { MORE_SUITES } else { &[] };
+    let suites = || KERNEL_SUITES.iter().chain(more);
+    let options = suites().flat_map(|((package, target), _)| ["--package", package, "--test", target]);
     let binaries = cargo::binaries_of(&options.collect::<Vec<_>>())?;
     let mut ended_well = true;
-    let gpu = matches!(kernels, Kernels::All).then_some(GPU_SUITE);
-    for (target, place) in KERNEL_SUITES.iter().chain(&gpu) {
+    let record = record_of_all()?;
+    for (target, place) in suites() {
         if let Some(why) = place.blocked(&driver) {
             return Err(why.to_string());
         }
@@ -96,7 +101,7 @@ pub(crate) fn conformance(kernels: &Kernels<'_>) -> Result<ExitCode> {
         let mut options = vec![SHOW_OUTPUT];
         match kernels {
             Kernels::Cover => {}
-            Kernels::All => env.push(("KILN_LONG", "1".into())),
+            Kernels::All => env.extend([("KILN_LONG", "1".into()), (RECORD, record.clone().into())]),
             Kernels::Named(name) => {
                 env.push(("KILN_KERNEL", name.into()));
                 options.push("kernels_equal_their_references");
@@ -108,7 +113,23 @@ pub(crate) fn conformance(kernels: &Kernels<'_>) -> Result<ExitCode> {
             ended_well &= ended.is_ok();
         }
     }
+    if let Kernels::All = kernels {
+        let mut beside = record.into_os_string();
+        beside.push(".summary.json");
+        let text = std::fs::read_to_string(&beside);
+        println!("{}{}", text.map_err(|e| format!("{}: {e}", beside.display()))?, beside.display());
+    }
     Ok(if ended_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The file that keeps a line for each variant: `KILN_RECORD`, or one beside what cargo builds. Tests run elsewhere, so
+/// that its path is whole.
+fn record_of_all() -> Result<PathBuf> {
+    let path = std::env::var_os(RECORD).map_or("target/conformance.jsonl".into(), PathBuf::from);
+    let path = std::path::absolute(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    folder.map_err(|e| format!("the folder of {}: {e}", path.display()))?;
+    Ok(path)
 }
 
 /// `cargo xtask ci --list`.

@@ -215,8 +215,10 @@ pub(crate) const KERNEL_SUITES: &[((&str, &str), Where)] = &[
     (("kiln-conformance", "vulkan"), LAVAPIPE_16),
 ];
 
-/// The suite that a GPU gets, where there is one.
-pub(crate) const GPU_SUITE: ((&str, &str), Where) = (("kiln-conformance", "vulkan"), Where::Gpu);
+/// The suites that everything has beside these: products with their elements held in every way, and the GPU where there is
+/// one.
+pub(crate) const MORE_SUITES: &[((&str, &str), Where)] =
+    &[(("kiln-conformance", "products"), Where::Host), (("kiln-conformance", "vulkan"), Where::Gpu)];
 
 /// In the order they run.
 pub(crate) const STAGES: &[Stage] = &[

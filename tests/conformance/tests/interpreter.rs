@@ -1,7 +1,7 @@
 //! Every kernel on the interpreter, at every subgroup size, with every check on.
 
-use kiln_abi::LaunchError;
-use kiln_conformance::{Summary, cover::Extent, language, run_those};
+use kiln_abi::{Device, LaunchError};
+use kiln_conformance::{Summary, cover::Extent, language, note, run_those, sum_up};
 use kiln_kernels::Registry;
 use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
 
@@ -11,10 +11,9 @@ fn kernels_equal_their_references_at_every_subgroup_size() {
     let chosen = extent.names(&registry, &SUBGROUP_SIZES);
     let (mut all, mut failed) = (Summary::default(), Vec::new());
     for (size, names) in SUBGROUP_SIZES.into_iter().zip(chosen) {
-        let seed = extent.schedule() ^ u64::from(size);
-        let options = InterpOptions { subgroup_size: size, seed, ..Default::default() };
+        let interpreter = interpreter(&extent, size);
         let those = registry.variants().filter(|v| names.contains(&v.name));
-        let summary = run_those(those, &Interpreter::new(options), extent.is_long());
+        let summary = run_those(those, &interpreter, extent.is_long());
         println!("{extent}: interpreter, subgroups of {size}: {summary}");
         let of_size = |refusal: &LaunchError| matches!(refusal, LaunchError::SubgroupSize { .. });
         assert!(summary.refused.iter().all(of_size), "nothing but a subgroup size is refused: {summary}");
@@ -24,6 +23,7 @@ fn kernels_equal_their_references_at_every_subgroup_size() {
         all = all.join(summary);
     }
     print!("{}", all.lines(matches!(extent, Extent::Named(_))));
+    print!("{}", sum_up().unwrap());
     assert!(failed.is_empty(), "{extent}: {} sizes failed\n{}", failed.len(), failed.join("\n"));
     match extent {
         Extent::Named(_) => {
@@ -35,13 +35,23 @@ fn kernels_equal_their_references_at_every_subgroup_size() {
 
 #[test]
 fn constructs_of_the_language_run_as_on_the_host() {
-    let schedule = Extent::of_environment().schedule() >> 8;
+    let extent = Extent::of_environment();
+    let schedule = extent.schedule() >> 8;
     for subgroup_size in SUBGROUP_SIZES {
+        let mut ran = 0;
         for seed in schedule..schedule + 4 {
             let options = InterpOptions { subgroup_size, seed, ..Default::default() };
             let (cases, failures) = language::run(&Interpreter::new(options));
             assert!(failures.is_empty(), "subgroups of {subgroup_size}, schedule {seed}: {failures:#?}");
             assert!(cases > 0);
+            ran += cases;
         }
+        note(interpreter(&extent, subgroup_size).caps(), "cases of the language", ran, &[]);
     }
+}
+
+/// The one that kernels run on.
+fn interpreter(extent: &Extent, subgroup_size: u32) -> Interpreter {
+    let seed = extent.schedule() ^ u64::from(subgroup_size);
+    Interpreter::new(InterpOptions { subgroup_size, seed, ..Default::default() })
 }

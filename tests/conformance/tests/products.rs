@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use kiln_abi::{BufferRange, Device, Kernel, launch::launch_staged};
-use kiln_conformance::{cover::Extent, run_those, shifted};
+use kiln_conformance::{cover::Extent, note, run_those, shifted, sum_up};
 use kiln_kernels::{
     Registry, Variant,
     formats::{Q4K, layout::device_bytes},
@@ -31,17 +31,21 @@ fn they_equal_their_references_wherever_elements_are_held() {
         let interpreter = held_by(seed);
         let here = |i: u64| extent.is_long() || (i + extent.schedule()) % SEEDS == seed;
         let those = (0..).zip(&products).filter(|(i, _)| here(*i)).map(|(_, v)| *v);
-        let summary = run_those(those, &interpreter, false);
+        let summary = run_those(those, &interpreter, extent.is_long());
         println!("interpreter, seed {seed}: {summary}");
         assert!(summary.failures.is_empty() && summary.refused.is_empty(), "{summary}");
         ran += summary.variants;
     }
     assert!(ran >= products.len());
+    sum_up().unwrap();
 }
 
 #[test]
 fn a_pointer_to_blocks_one_word_too_far_is_seen() {
-    let shifts = shifted::run(Registry::builtin().variants(), &held_by(0));
+    let interpreter = held_by(0);
+    let shifts = shifted::run(Registry::builtin().variants(), &interpreter);
+    note(interpreter.caps(), "launches with a shifted pointer, caught", shifts.caught, &shifts.failures);
+    sum_up().unwrap();
     println!("{} launches with a shifted pointer, each caught", shifts.caught);
     assert!(shifts.failures.is_empty() && shifts.caught > 0, "{shifts:#?}");
 }
