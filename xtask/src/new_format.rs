@@ -8,18 +8,27 @@ use crate::process::Result;
 const MODULES: &str = "kernels/src/formats/mod.rs";
 const REGISTRY: &str = "kernels/src/registry.rs";
 
-/// The type's name: `q3_x` is `Q3X`.
+/// The type's name, as its siblings have theirs: `q3_x` is `Q3X`, and `q6_0`, where digits would meet, `Q6_0`.
 fn type_name(name: &str) -> String {
-    let part = |part: &str| part[..1].to_uppercase() + &part[1..];
-    name.split('_').filter(|part| !part.is_empty()).map(part).collect()
+    name.split('_').filter(|part| !part.is_empty()).fold(String::new(), |mut ty, part| {
+        let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+        if digit(ty.chars().last()) && digit(part.chars().next()) {
+            ty.push('_');
+        }
+        ty + &part[..1].to_uppercase() + &part[1..]
+    })
 }
 
 /// Writes the format's file and its rows; refuses a name that is taken or is no name of a module.
+///
+/// A format is named as ggml does (`Q6_0`), its module in small letters.
 pub(crate) fn new_format(name: &str) -> Result<()> {
+    let lower = name.to_ascii_lowercase();
+    let name = lower.as_str();
     let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     if !is_name {
-        return Err(format!("`{name}` is no module's name: small letters, digits and `_`, such as q3_x"));
+        return Err(format!("`{name}` is no format's name: a letter, then letters, digits and `_`, such as Q6_0"));
     }
     let path = format!("kernels/src/formats/{name}.rs");
     if Path::new(&path).exists() {
@@ -32,7 +41,7 @@ pub(crate) fn new_format(name: &str) -> Result<()> {
     write(REGISTRY, &registry)?;
     crate::cargo::run(&["fmt", "-p", "kiln-kernels"], &[])?;
     println!("{path} is a format of 32 signed bytes under an f16 scale: make it yours, then its vectors.");
-    println!("`cargo xtask test -p kiln-kernels` says what is missing; CONTRIBUTING.md has the steps.");
+    println!("Each `FILL IN` says what; `cargo xtask test -p kiln-kernels` what is missing; CONTRIBUTING.md has the steps.");
     Ok(())
 }
 
@@ -90,6 +99,7 @@ use super::{{Arms, Format, HostFormat, f16_at, half_bits}};
 /// The format.
 pub struct {ty};
 
+// FILL IN: where a block's fields begin.
 const QS: usize = 2;
 const _: () = assert!(QS + 32 == {ty}::GEOMETRY.bytes() as usize);
 
@@ -97,8 +107,10 @@ impl HostFormat for {ty} {{
     // FILL IN: ggml's type id.
     const ID: u32 = 0x7fff_ffff;
     const NAME: &'static str = \"{upper}\";
+    // FILL IN: elements and bytes of a block.
     const GEOMETRY: BlockGeometry = BlockGeometry::new(32, 34);
 
+    // FILL IN: the formula in plain Rust, written apart from the kernels' functions below.
     fn dequantize(block: &[u8], out: &mut [f32]) {{
         for (out, q) in out.iter_mut().zip(&block[QS..]) {{
             *out = f16_at(block, 0) * f32::from(q.cast_signed());
@@ -107,10 +119,13 @@ impl HostFormat for {ty} {{
 }}
 
 impl Format for {ty} {{
+    // FILL IN: `plain` where an element is not `scale * q + offset` with a signed 8-bit q; then drop `PackedFormat`.
     fn arms() -> Arms {{
         Arms::packed::<Self>()
     }}
 
+    // FILL IN: the bit of a block that is bit `bit` of plane `plane`; `layout` has the usual orders (nibbles, pairs of
+    // bits, halves), `q5_0.rs` and `q6_k.rs` use them. `offset` beside it, where elements have one.
     fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {{
         match plane {{
             0 => Some(8 * QS + bit),
@@ -124,6 +139,7 @@ impl Format for {ty} {{
 impl TensorFormat for {ty} {{
     const BLK: u32 = 32;
     const UNIT: u32 = 32;
+    // FILL IN: the bytes of a unit in each plane, the widest first; fields of a whole block are `Plane::block`.
     const PLANES: &'static [Plane] = &[Plane::unit(32), Plane::unit(2)];
 
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {{
@@ -133,6 +149,7 @@ impl TensorFormat for {ty} {{
 
 #[device]
 impl PackedFormat for {ty} {{
+    // FILL IN: elements that share a scale, 16 or 32; whether they have an offset, which `scale_offset` then gives.
     const GROUP: u32 = 32;
     const OFFSET: bool = false;
 
@@ -141,6 +158,8 @@ impl PackedFormat for {ty} {{
         (d, 0.0)
     }}
 
+    // FILL IN: elements `4 * pack` to `4 * pack + 3`, a signed byte each. What is subtracted from every q goes into the
+    // offset, which costs one product for a group: unsigned q below 128 may stay as they are.
     fn lanes(u: &Unit, pack: u32) -> u32 {{
         u.word(0, pack)
     }}
@@ -151,7 +170,7 @@ mod tests {{
     #[test]
     fn it_is_filled_in() {{
         let left = include_str!(\"{name}.rs\").lines().filter(|l| l.contains(concat!(\"FILL\", \" IN\"))).count();
-        assert_eq!(left, 0, \"kernels/src/formats/{name}.rs has lines to fill in; then drop this test\");
+        assert_eq!(left, 0, \"kernels/src/formats/{name}.rs has {{left}} lines with `FILL IN`: do what each says and delete it, then this test\");
     }}
 }}
 "
@@ -164,7 +183,7 @@ mod tests {
 
     #[test]
     fn rows_go_where_the_others_are() {
-        assert_eq!(type_name("q3_x"), "Q3X");
+        assert_eq!(["q3_x", "q6_0", "iq4_nl", "tq1_0_x"].map(type_name), ["Q3X", "Q6_0", "Iq4Nl", "Tq1_0X"]);
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
         let (modules, registry) = rows(&read(MODULES), &read(REGISTRY), "q3_x").unwrap();

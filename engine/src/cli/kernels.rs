@@ -29,12 +29,32 @@ enum Command {
 /// One line for each kernel: role, format, arm, name, words, bindings, workgroup bytes, capabilities.
 #[derive(clap::Args)]
 struct ListArgs {
+    #[command(flatten)]
+    only: Only,
+}
+
+/// Which kernels.
+#[derive(clap::Args)]
+struct Only {
     /// Only kernels made for this format
     #[arg(long, value_name = "F")]
     format: Option<String>,
     /// Only kernels with this role
     #[arg(long, value_name = "R")]
     role: Option<String>,
+}
+
+impl Only {
+    /// Refuses a format or role that no kernel has.
+    fn check(&self, registry: &Registry) -> Result<(), Refusal> {
+        known("format", self.format.as_deref(), registry.formats().map(|format| format.name))?;
+        known("role", self.role.as_deref(), registry.variants().map(|variant| variant.role))
+    }
+
+    fn takes(&self, variant: &Variant) -> bool {
+        self.format.as_deref().is_none_or(|format| variant.format == Some(format))
+            && self.role.as_deref().is_none_or(|role| variant.role == role)
+    }
 }
 
 /// Print a kernel's SPIR-V as text.
@@ -52,6 +72,8 @@ struct EmitArgs {
 struct CheckArgs {
     /// A kernel, as `kiln kernels list` names it, or a part of names [default: all]
     name: Option<String>,
+    #[command(flatten)]
+    only: Only,
     /// `interpreter`, or a Vulkan device by number or part of its name
     #[arg(long, value_name = "NAME", default_value = INTERPRETER)]
     device: String,
@@ -83,6 +105,9 @@ pub(super) enum Refusal {
     /// Kernels that differ from their references.
     #[error("{failed} of {of} kernels failed on {device}")]
     Failed { failed: usize, of: usize, device: String },
+    /// The options exclude each other.
+    #[error("no kernel has this name, format and role at once; `kiln kernels list` takes --format and --role too")]
+    NoneLeft,
     /// Nothing was checked.
     #[error("{device} runs none of the {of} kernels asked for")]
     NoneRan { of: usize, device: String },
@@ -106,17 +131,9 @@ fn print(text: &str) -> Result<(), Failure> {
 }
 
 fn list(registry: &Registry, args: &ListArgs) -> Result<(), Failure> {
-    let formats = registry.formats().map(|format| format.name);
-    known("format", args.format.as_deref(), formats)?;
-    known("role", args.role.as_deref(), registry.variants().map(|variant| variant.role))?;
-    let mut rows = Vec::new();
-    for variant in registry.variants() {
-        let in_format = args.format.as_deref().is_none_or(|format| variant.format == Some(format));
-        let in_role = args.role.as_deref().is_none_or(|role| variant.role == role);
-        if in_format && in_role {
-            rows.push(row(variant, &staged(variant)?));
-        }
-    }
+    args.only.check(registry)?;
+    let chosen = registry.variants().filter(|variant| args.only.takes(variant));
+    let rows = chosen.map(|variant| Ok(row(variant, &staged(variant)?))).collect::<Result<Vec<_>, Refusal>>()?;
     print(&table(&rows))
 }
 
@@ -237,10 +254,15 @@ fn edits(name: &str, wanted: &str) -> usize {
 }
 
 fn check_all(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
-    let variants: Vec<&Variant> = match &args.name {
+    args.only.check(&context.registry)?;
+    let mut variants: Vec<&Variant> = match &args.name {
         Some(name) => all_named(&context.registry, name)?,
         None => context.registry.variants().collect(),
     };
+    variants.retain(|variant| args.only.takes(variant));
+    if variants.is_empty() {
+        return Err(Refusal::NoneLeft.into());
+    }
     let device = open(context, args)?;
     let (of, device_name) = (variants.len(), device.caps().name.clone());
     let (mut passed, mut failed) = (0, 0);

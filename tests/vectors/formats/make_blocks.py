@@ -1,4 +1,4 @@
-"""Writes NAME.json for each format: blocks and what gguf-py makes of them; never run it against our own decoder.
+"""Writes NAME.json for each format: blocks and what gguf-py (or who else knows the format) makes of them; never run it against our own decoder.
 
     python3 make_blocks.py [NAME...]        (needs the package gguf 0.19.0 and numpy)
 
@@ -7,6 +7,7 @@ of 2000 random rows, which `random_row` makes from nothing but their number, one
 as 7fc00000 on both sides. `quantized` is the way back, for formats that the host writes: values and the block that gguf-py makes of
 them, chosen ones and the hashes of 2000 random ones.
 """
+import collections
 import json
 import pathlib
 import sys
@@ -30,6 +31,13 @@ ROW = 16
 EDGE_HALVES = [0x0000, 0x0001, 0x03FF, 0x0400, 0x3C00, 0x7BFF, 0x7C00, 0x7E00]
 EDGE_HALVES += [bits | 0x8000 for bits in EDGE_HALVES]
 RANDOM_ROWS = 2000
+# Formats that gguf-py lacks, by name. The formula is somebody else's code, run here (a C library through ctypes, a Python
+# package): `function(blocks)` takes bytes `[n, bytes]`, gives f32 `[n, elements]`. A formula typed in from the same byte
+# map as the format's file is no second source; for a format of one's own, the program that writes it is one. `source`
+# says package, version and function.
+#     OTHERS = {"Q6_0": Other(133, 32, 26, "ik_llama.cpp 0243356: dequantize_row_q6_0", library.q6_0)}
+Other = collections.namedtuple("Other", "kind elements bytes source function")
+OTHERS = {}
 QUANTIZED = ["Q4_0", "Q8_0"]
 
 
@@ -92,10 +100,21 @@ def hard_rows(name, kind, elements, n_bytes):
             yield random_row(kind, RANDOM_ROWS + len(scales) + n, n_bytes, [])
 
 
-def value_bits(rows, kind):
+def outside(name):
+    """Who else decodes the format."""
+    if name in OTHERS:
+        return OTHERS[name]
+    if name not in gguf.GGMLQuantizationType.__members__:
+        sys.exit(f"gguf-py has no {name}: give it a row in OTHERS, whose comment says what counts as outside")
+    kind = gguf.GGMLQuantizationType[name]
+    decode = lambda rows: gguf.quants.dequantize(rows, kind)
+    return Other(int(kind), *gguf.GGML_QUANT_SIZES[kind], "gguf 0.19.0: gguf.quants.dequantize", decode)
+
+
+def value_bits(rows, function):
     """The bits of the values of each row."""
     with np.errstate(all="ignore"):
-        values = gguf.quants.dequantize(rows, kind).astype("<f4").reshape(len(rows), -1)
+        values = function(rows).astype("<f4").reshape(len(rows), -1)
     return np.where(np.isnan(values), np.uint32(0x7FC00000), values.view("<u4"))
 
 
@@ -145,26 +164,26 @@ def quantized(kind):
 
 
 def vectors(name):
-    kind = gguf.GGMLQuantizationType[name]
-    elements, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+    kind, elements, block_bytes, source, decode = outside(name)
     n_bytes = block_bytes * (ROW if elements == 1 else 1)
     halves = [] if elements == 1 else halves_of(name, n_bytes, elements)
-    hard = np.array(list(hard_rows(name, int(kind), elements, n_bytes)))
-    random = np.array([random_row(int(kind), number, n_bytes, halves) for number in range(RANDOM_ROWS)])
+    hard = np.array(list(hard_rows(name, kind, elements, n_bytes)))
+    random = np.array([random_row(kind, number, n_bytes, halves) for number in range(RANDOM_ROWS)])
     found = [
         {"blocks": row.tobytes().hex(), "values": bits.astype("<u4").tobytes().hex()}
-        for row, bits in zip(hard, value_bits(hard, kind))
+        for row, bits in zip(hard, value_bits(hard, decode))
     ]
-    digits = hashes(value_bits(random, kind))
+    digits = hashes(value_bits(random, decode))
+    package, function = source.split(": ")
     return {
         "provenance": {
-            "package": "gguf 0.19.0",
+            "package": package,
             "numpy": np.__version__,
-            "function": "gguf.quants.dequantize",
+            "function": function,
             "made_by": "make_blocks.py",
         },
         "name": name,
-        "type_id": int(kind),
+        "type_id": kind,
         "elements": elements,
         "bytes": block_bytes,
         "halves": list(halves),
@@ -180,7 +199,7 @@ def lists(written):
     )
 
 
-for name in sys.argv[1:] or FORMATS:
+for name in sys.argv[1:] or [*FORMATS, *OTHERS]:
     written = vectors(name)
     body = lists({key: written.pop(key) for key in ("rows", "hashes")})
     if name in QUANTIZED:
