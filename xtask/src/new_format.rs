@@ -28,7 +28,9 @@ pub(crate) fn new_format(name: &str) -> Result<()> {
     let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     if !is_name {
-        return Err(format!("`{name}` is no format's name: a letter, then letters, digits and `_`, such as Q6_0"));
+        return Err(format!(
+            "`{name}` is no format's name: a letter, then letters, digits and `_`, such as Q6_0"
+        ));
     }
     let path = format!("kernels/src/formats/{name}.rs");
     if Path::new(&path).exists() {
@@ -41,7 +43,9 @@ pub(crate) fn new_format(name: &str) -> Result<()> {
     write(REGISTRY, &registry)?;
     crate::cargo::run(&["fmt", "-p", "kiln-kernels"], &[])?;
     println!("{path} is a format of 32 signed bytes under an f16 scale: make it yours, then its vectors.");
-    println!("Each `FILL IN` says what; `cargo xtask test -p kiln-kernels` what is missing; CONTRIBUTING.md has the steps.");
+    println!(
+        "Each `FILL IN` says what; `cargo xtask test -p kiln-kernels` what is missing; CONTRIBUTING.md has the steps."
+    );
     Ok(())
 }
 

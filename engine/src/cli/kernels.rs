@@ -106,7 +106,9 @@ pub(super) enum Refusal {
     #[error("{failed} of {of} kernels failed on {device}")]
     Failed { failed: usize, of: usize, device: String },
     /// The options exclude each other.
-    #[error("no kernel has this name, format and role at once; `kiln kernels list` takes --format and --role too")]
+    #[error(
+        "no kernel has this name, format and role at once; `kiln kernels list` takes --format and --role too"
+    )]
     NoneLeft,
     /// Nothing was checked.
     #[error("{device} runs none of the {of} kernels asked for")]
@@ -133,7 +135,8 @@ fn print(text: &str) -> Result<(), Failure> {
 fn list(registry: &Registry, args: &ListArgs) -> Result<(), Failure> {
     args.only.check(registry)?;
     let chosen = registry.variants().filter(|variant| args.only.takes(variant));
-    let rows = chosen.map(|variant| Ok(row(variant, &staged(variant)?))).collect::<Result<Vec<_>, Refusal>>()?;
+    let rows =
+        chosen.map(|variant| Ok(row(variant, &staged(variant)?))).collect::<Result<Vec<_>, Refusal>>()?;
     print(&table(&rows))
 }
 
