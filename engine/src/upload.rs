@@ -137,6 +137,7 @@ impl<'a> Source<'a> {
             | Holds::Step
             | Holds::OutputStep
             | Holds::Scratch
+            | Holds::Parts
             | Holds::Logits
             | Holds::Samplers
             | Holds::Candidates

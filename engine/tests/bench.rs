@@ -45,6 +45,7 @@ const OPTIONS: BenchOptions = BenchOptions {
     kv_type: KvType::F16,
     run_ahead: 2,
     class: AccuracyClass::F16,
+    whole_keys: false,
     profile: false,
     falsify: None,
 };

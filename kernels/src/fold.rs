@@ -8,7 +8,7 @@ pub(crate) fn halves(n: u32) -> impl Iterator<Item = u32> {
 }
 
 /// Invocations whose values meet as a tree; the sums of such runs are then added one after the other.
-const RUN: u32 = 32;
+pub(crate) const RUN: u32 = 32;
 
 /// Elements of workgroup memory that [`fold_all`] takes.
 pub(crate) const fn fold_all_len(local: u32, subgroup: Option<u32>) -> u32 {
@@ -51,35 +51,44 @@ pub fn fold_all(
     total
 }
 
-/// As [`fold_all`], the largest.
+/// Elements of workgroup memory that [`sum_of_run`] and [`most_of_run`] take.
+pub(crate) const fn fold_run_len(local: u32, subgroup: Option<u32>) -> u32 {
+    if subgroup.is_some() { 1 } else { local }
+}
+
+/// The sum of a value of every invocation of a run of 32, as a tree; all of a workgroup have to come here.
 #[device]
-pub fn most_of_all(
-    own: f32,
-    values: &Shared<f32>,
-    t: u32,
-    #[comptime] local: u32,
-    #[comptime] subgroup: Option<u32>,
-) -> f32 {
+pub fn sum_of_run(own: f32, sums: &Shared<f32>, t: u32, #[comptime] subgroup: Option<u32>) -> f32 {
+    let mut sum = own;
     if comptime!(subgroup.is_some()) {
-        let mut most = own;
+        for mask in comptime!(halves(RUN)) {
+            let other = subgroup::shuffle_xor(sum, mask);
+            sum += other;
+        }
+    } else {
+        sums[t] = own;
+        fold_columns(&sums, t, comptime!(RUN), comptime!(1), comptime!(0));
+        sum = sums[t / RUN * RUN];
+        barrier();
+    }
+    sum
+}
+
+/// As [`sum_of_run`], the largest.
+#[device]
+pub fn most_of_run(own: f32, values: &Shared<f32>, t: u32, #[comptime] subgroup: Option<u32>) -> f32 {
+    let mut most = own;
+    if comptime!(subgroup.is_some()) {
         for mask in comptime!(halves(RUN)) {
             let other = subgroup::shuffle_xor(most, mask);
             most = max(most, other);
         }
-        if (t & (RUN - 1)) == 0 {
-            values[t / RUN] = most;
-        }
-        barrier();
     } else {
         values[t] = own;
         fold_max(&values, t, comptime!(RUN));
+        most = values[t / RUN * RUN];
+        barrier();
     }
-    let each = comptime!(if subgroup.is_some() { 1 } else { RUN });
-    let mut most = values[0];
-    for i in comptime!(1..local / RUN) {
-        most = max(most, values[i * each]);
-    }
-    barrier();
     most
 }
 

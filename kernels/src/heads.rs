@@ -21,7 +21,7 @@ use crate::{
     kv_store::{PAGE, kv_line},
     kv_type::{KvType, kv_put},
     reference,
-    step::{StepRow, n_rows, row_position, row_slot, step_block},
+    step::{StepRow, is_beyond, row_position, row_slot, step_block},
 };
 
 /// What is done to a head: comptime.
@@ -90,11 +90,8 @@ pub fn heads(
     #[comptime] subgroup: Option<u32>,
 ) {
     let (h, r) = (workgroup_id_x(), workgroup_id_y());
-    // A single row is there in every step: nobody waits for the count.
-    if p.rows > 1 {
-        if r >= n_rows(&step) {
-            return;
-        }
+    if is_beyond(&step, r, p.rows) {
+        return;
     }
     let t = local_id();
     // Asked for before it is used.

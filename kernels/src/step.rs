@@ -56,6 +56,13 @@ pub fn n_rows(step: &Buf<u32>) -> u32 {
     step[0]
 }
 
+/// Whether a command with room for `rows` rows has no row `r` in this step. A single row is there in every step: nobody
+/// waits for the count.
+#[device]
+pub fn is_beyond(step: &Buf<u32>, r: u32, rows: u32) -> bool {
+    rows > 1 && r >= n_rows(&step)
+}
+
 /// Outputs of this step.
 #[device]
 pub fn n_outputs(step: &Buf<u32>) -> u32 {

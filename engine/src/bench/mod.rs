@@ -40,6 +40,8 @@ pub struct BenchOptions {
     pub run_ahead: usize,
     /// How exact the arithmetic is.
     pub class: AccuracyClass,
+    /// Whether attention never takes keys in parts.
+    pub whole_keys: bool,
     /// Whether steps are taken apart afterward.
     pub profile: bool,
     /// Something to get wrong on purpose, to see the gate refuse it.
@@ -85,8 +87,12 @@ pub fn run(
     stage: Stage,
 ) -> Result<Report, BenchError> {
     let context = ContextWish::Exactly(options.n_ctx());
-    let plan_options =
-        PlanOptions { kv_type: options.kv_type, class: options.class, ..PlanOptions::new(context) };
+    let plan_options = PlanOptions {
+        kv_type: options.kv_type,
+        class: options.class,
+        whole_keys: options.whole_keys,
+        ..PlanOptions::new(context)
+    };
     let (gguf, graph) = (&file.gguf, &file.model.graph);
     let uploading = |done, total| stage("uploading", done, total);
     let model = DeviceModel::load(gpu, gguf, graph, registry, plan_options, &uploading);

@@ -187,7 +187,10 @@ impl<'a> Taken<'a> {
         let last = u64::from(position + n_rows);
         let op_of = |at: usize| {
             let word = self.step.words.iter().find(|word| word.launches.contains(&at))?;
-            graph.nodes.get(word.nodes.start).map(|node| node.op)
+            // Of words that are launched together, the one that reads most.
+            let nodes = graph.nodes.get(word.nodes.clone())?;
+            let attends = nodes.iter().find(|node| matches!(node.op, Op::Attention { .. }));
+            attends.or(nodes.first()).map(|node| node.op)
         };
         let bytes = |(at, launch): (usize, &PlannedLaunch)| {
             let op = op_of(at);
@@ -208,6 +211,11 @@ impl<'a> Taken<'a> {
                 let seen = attention.window.map_or(last, |window| last.min(window as u64 + n_rows));
                 range.bytes * seen
                     / (u64::from(plan.groups[*group].n_pages) * u64::from(kiln_kernels::kv_store::PAGE))
+            }
+            (Holds::Parts, Some(Op::Attention { attention, .. })) => {
+                let n_ctx = u64::from(plan.context.n_ctx);
+                let most = attention.window.map_or(n_ctx, |window| n_ctx.min(window as u64));
+                range.bytes * n_rows / u64::from(self.step.class.rows) * last.min(most) / most
             }
             (Holds::Scratch, _) => range.bytes * n_rows / u64::from(plan.window.max(1)),
             (Holds::Angles(_), _) => range.bytes * n_rows / u64::from(plan.context.n_ctx),

@@ -37,6 +37,9 @@ pub(super) struct Args {
     /// Steps that run ahead of the token that the host has read, 0 to 3
     #[arg(long, value_name = "N", default_value_t = RUN_AHEAD, value_parser = RangedU64ValueParser::<usize>::new().range(0..=MAX_AHEAD as u64))]
     ahead: usize,
+    /// Let attention of few rows go over all keys at once instead of in parts; results are the same, to the bit
+    #[arg(long)]
+    whole_keys: bool,
     /// text, md, json or csv
     #[arg(short, value_name = "FORMAT", default_value = "text")]
     o: Format,
@@ -78,6 +81,7 @@ pub(super) fn bench(context: &Context, args: &Args) -> Result<(), Failure> {
         kv_type: plan.kv_type,
         run_ahead: args.ahead,
         class: plan.class,
+        whole_keys: args.whole_keys,
         profile: args.profile,
         falsify: args.falsify,
     };

@@ -41,6 +41,8 @@ const WINDOW: u32 = PREFILL_WINDOW as u32;
 const OUTPUTS: u32 = 128;
 /// A window for short prompts.
 const SHORT_WINDOW: u32 = NARROW as u32;
+/// Rows of the classes of steps.
+const CLASS_ROWS: [u32; 3] = [1, SHORT_WINDOW, WINDOW];
 /// Outputs of a part beside the first of a step, at most: these take room as well.
 const OUTPUTS_BESIDE: u32 = 32;
 /// A matrix in pieces is cut at multiples of so many rows, which keeps every piece's offset aligned.
@@ -85,6 +87,7 @@ pub(super) fn lower(
         type_id,
         caps,
         fuse: !options.plain,
+        whole_keys: options.plain || options.whole_keys,
         exact: if options.plain { Exact::Float } else { options.class.exact() },
         n_ctx,
         context,
@@ -130,8 +133,8 @@ pub(super) fn lower(
 /// The classes of a device with or without matrices, for steps of up to `window` rows and so many outputs, in their
 /// first part and in others.
 fn classes(matrices: bool, window: u32, [outputs, beside]: [u32; 2]) -> Vec<StepClass> {
-    let short = SHORT_WINDOW;
-    let narrow = [(1, 1), (short, 1), (short, short.min(outputs))];
+    let [one, short, _] = CLASS_ROWS;
+    let narrow = [(one, 1), (short, 1), (short, short.min(outputs))];
     let narrow = narrow.map(|room| (Width::Narrow, room)).into_iter();
     let rest = if matrices {
         vec![
@@ -171,6 +174,8 @@ struct Fixed {
     candidates: usize,
     chosen: usize,
     ring: usize,
+    /// Sums and marks of the parts of attention, where any launch has parts.
+    parts: Option<[usize; 2]>,
 }
 
 /// A piece of a matrix: buffer, first row, rows.
@@ -189,6 +194,8 @@ struct Planner<'a> {
     caps: &'a DeviceCaps,
     /// Whether several words may be one launch.
     fuse: bool,
+    /// Whether attention never takes keys in parts.
+    whole_keys: bool,
     /// How exact rows of x are for packed weights.
     exact: Exact,
     n_ctx: usize,
@@ -241,6 +248,7 @@ impl<'a> Planner<'a> {
             candidates: self.buffer("candidates", 2 * u64::from(n_vocab) * words(choices), Holds::Candidates),
             chosen: self.buffer("choices", words(choices), Holds::Chosen),
             ring: self.buffer("ring of choices", words(RING_LINES * choices), Holds::Ring),
+            parts: None,
         })
     }
 

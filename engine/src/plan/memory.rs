@@ -94,7 +94,7 @@ impl Need {
             Holds::Blocks { .. } | Holds::Floats(_) => &mut self.weights,
             Holds::Angles(_) => &mut self.angles,
             Holds::Keys { .. } | Holds::Values { .. } => &mut self.kv,
-            Holds::Scratch | Holds::Logits => &mut self.activations,
+            Holds::Scratch | Holds::Parts | Holds::Logits => &mut self.activations,
             Holds::PageTable { .. }
             | Holds::Step
             | Holds::OutputStep

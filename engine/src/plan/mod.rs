@@ -101,6 +101,8 @@ pub enum Holds {
     OutputStep,
     /// Activations between words.
     Scratch,
+    /// Parts of attention, between its two launches.
+    Parts,
     /// Logits of the outputs.
     Logits,
     /// What is asked of each slot's choices, and its latest ids.
@@ -236,6 +238,9 @@ pub struct PlanOptions {
     pub plain: bool,
     /// Layers with a window keep what no row sees any more: larger, and what giving pages back is held against.
     pub keep_all: bool,
+    /// Attention never takes keys in parts: slower where rows are few and see much, and what parts are held against,
+    /// to the bit.
+    pub whole_keys: bool,
 }
 
 impl PlanOptions {
@@ -249,6 +254,7 @@ impl PlanOptions {
             class: AccuracyClass::F16,
             plain: false,
             keep_all: false,
+            whole_keys: false,
         }
     }
 }

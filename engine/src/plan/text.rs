@@ -52,7 +52,9 @@ impl Plan {
         part("weights", need.weights, &|h| matches!(h, Holds::Blocks { .. } | Holds::Floats(_)))?;
         part("angles", need.angles, &|h| matches!(h, Holds::Angles(_)))?;
         part("kv pages", need.kv, &|h| matches!(h, Holds::Keys { .. } | Holds::Values { .. }))?;
-        part("activations", need.activations, &|h| matches!(h, Holds::Scratch | Holds::Logits))?;
+        part("activations", need.activations, &|h| {
+            matches!(h, Holds::Scratch | Holds::Parts | Holds::Logits)
+        })?;
         let is_step = |h: &Holds| {
             let block = matches!(h, Holds::PageTable { .. } | Holds::Step | Holds::OutputStep);
             block || matches!(h, Holds::Samplers | Holds::Candidates | Holds::Chosen | Holds::Ring)
@@ -113,7 +115,7 @@ impl Plan {
         let (label, layer) = open_layer(&launch.label);
         let bindings = self.kernels.get(&launch.call.name).map_or(&[][..], |k| &k.staged.layout.bindings);
         let pairs = || bindings.iter().zip(args.bindings.iter().map(|range| range.buffer.0 as usize));
-        let scratch = |at: usize| matches!(self.buffers[at].holds, Holds::Scratch);
+        let scratch = |at: usize| matches!(self.buffers[at].holds, Holds::Scratch | Holds::Parts);
         let reads: Vec<String> = pairs()
             .filter(|(binding, _)| binding.access.reads())
             .filter_map(|(_, at)| match writers.get(&at) {
@@ -160,7 +162,9 @@ fn named(buffer: &PlannedBuffer) -> Option<String> {
         Holds::Candidates => buffer.name.clone(),
         Holds::Chosen => "chosen".to_owned(),
         Holds::Ring => "ring".to_owned(),
-        Holds::PageTable { .. } | Holds::Step | Holds::OutputStep | Holds::Scratch => return None,
+        Holds::PageTable { .. } | Holds::Step | Holds::OutputStep | Holds::Scratch | Holds::Parts => {
+            return None;
+        }
     })
 }
 

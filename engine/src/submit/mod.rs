@@ -98,6 +98,7 @@ impl DeviceModel {
             class: self.plan.class,
             plain: true,
             keep_all: false,
+            whole_keys: true,
         };
         let plan = Plan::new(graph, &type_id, registry, &target, options)?;
         let place = |buffer: &PlannedBuffer| {

@@ -121,6 +121,7 @@ fn case(
                 window,
                 scale,
                 soft_cap,
+                n_parts: 1,
             };
             let (q, k_pages, v_pages) = (r[0].into(), r[1].into(), r[2].into());
             let (step, table, y) = (r[3].into(), r[4].into(), r[5].into());

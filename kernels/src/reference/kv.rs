@@ -10,15 +10,17 @@ use crate::{
 
 /// Hadamard's transform of each run of 32, element i of it being Σ_j ± x[j] / √32, negative where i and j share an odd
 /// number of bits.
-fn mixed(line: &[f32]) -> Vec<f32> {
-    let element = |run: &[f32], i: usize| -> f32 {
-        let signed = |(j, x): (usize, &f32)| {
-            let x = f64::from(*x);
-            if (i & j).count_ones().is_multiple_of(2) { x } else { -x }
-        };
-        (run.iter().enumerate().map(signed).sum::<f64>() / 32f64.sqrt()) as f32
+pub(super) fn mixed(line: &[f64]) -> Vec<f64> {
+    let element = |run: &[f64], i: usize| -> f64 {
+        let signed = |(j, x): (usize, &f64)| if (i & j).count_ones().is_multiple_of(2) { *x } else { -*x };
+        run.iter().enumerate().map(signed).sum::<f64>() / 32f64.sqrt()
     };
     line.chunks(32).flat_map(|run| (0..run.len()).map(move |i| element(run, i))).collect()
+}
+
+fn mixed_line(line: &[f32]) -> Vec<f32> {
+    let line: Vec<f64> = line.iter().copied().map(f64::from).collect();
+    mixed(&line).into_iter().map(|x| x as f32).collect()
 }
 
 /// The words of a line.
@@ -31,7 +33,7 @@ pub fn encode(line: &[f32], ty: KvType) -> Vec<u32> {
         KvType::F32 => line.iter().map(|x| x.to_bits()).collect(),
         KvType::F16 => line.chunks(2).map(halves).collect(),
         KvType::Q8_0 => {
-            let line = mixed(line);
+            let line = mixed_line(line);
             let scales: Vec<f32> = line.chunks(32).map(scale).collect();
             let quantized = line.chunks(32).zip(&scales).flat_map(|(block, d)| {
                 block.iter().map(move |x| (f64::from(*x) / f64::from(*d)).round().clamp(-255.0, 255.0) as i16)
@@ -59,7 +61,7 @@ pub fn decode(words: &[u32], head_dim: usize, ty: KvType) -> Vec<f32> {
         }
     };
     let values: Vec<f32> = (0..head_dim).map(value).collect();
-    if ty == KvType::Q8_0 { mixed(&values) } else { values }
+    if ty == KvType::Q8_0 { mixed_line(&values) } else { values }
 }
 
 /// What lines of `x` can be off once they are kept as `ty`.
@@ -94,7 +96,7 @@ pub(crate) fn decided(line: &[f32], ty: KvType) -> Vec<f32> {
     if ty != KvType::Q8_0 {
         return line.to_vec();
     }
-    let mut line = mixed(line);
+    let mut line = mixed_line(line);
     for block in line.chunks_mut(32) {
         let nudged = |by: f32| scale(&block.iter().map(|x| x * by).collect::<Vec<_>>());
         if nudged(0.999_99) != nudged(1.000_01) {
@@ -108,7 +110,7 @@ pub(crate) fn decided(line: &[f32], ty: KvType) -> Vec<f32> {
             }
         }
     }
-    mixed(&line)
+    mixed_line(&line)
 }
 
 fn scale(block: &[f32]) -> f32 {

@@ -20,7 +20,7 @@ mod soft_cap;
 use crate::conformance::{Content, Expected, F32_ROUNDOFF, gamma};
 
 pub use add::add;
-pub use attention::{AttentionShape, attention};
+pub use attention::{AttentionShape, attention, attention_parts, joined_parts};
 pub use attention_halves::attention_of_halves;
 pub use gemv::{Rows, gated, gemv};
 pub use glu::glu;

@@ -9,7 +9,7 @@ pub const HOMES: &[&str] = &[
     "kernels/src/registry.rs",
     // The types of a KV cache, of which one is stored as a format's blocks are.
     "kernels/src/kv_type.rs",
-    "kernels/src/attention.rs",
+    "kernels/src/attention/",
     "kernels/src/reference/kv.rs",
     // A study of how the blocks of two formats could lie on a device, with kernels of its own.
     "engine/examples/layouts.rs",
