@@ -5,7 +5,7 @@ use kiln_kernels::{
     FormatRow, Registry,
     activations::{self, Planes},
     conformance::{F32_ROUNDOFF, Random, gamma},
-    gemv::{Arm, Shape},
+    gemv::{Arm, Exact, Shape},
     kv_store::PAGE,
     kv_type::KvType,
     reference::{self as plain, Bounded, Rows},
@@ -259,9 +259,13 @@ impl Scene<'_> {
                 let bias = bias.map(|bias| self.weights(bias, 0)).transpose()?;
                 let m = graph.tensors[weight.0].shape[0];
                 let some = pick(m, N_SAMPLES / N_ROWS, random);
-                let room = if x == graph.hidden { self.class.outputs } else { self.class.rows };
+                let class = self.plan.class;
+                let (room, exact) = match x == graph.hidden {
+                    true => (self.class.outputs, class.head()),
+                    false => (self.class.rows, class.exact()),
+                };
                 let x = self.operand(word, x, row)?;
-                return Ok(Row::Some(self.linear(&x, room, (weight, bias.as_deref()), &some)?));
+                return Ok(Row::Some(self.linear(&x, room, (weight, bias.as_deref()), (&some, exact))?));
             }
             Op::Rope { x, head_dim, rope } => {
                 let factors = rope.factors.map(|f| self.weights(f, 0)).transpose()?;
@@ -286,14 +290,13 @@ impl Scene<'_> {
         (x, in_blocks): &(Vec<f32>, bool),
         room: u32,
         (weight, bias): (TensorId, Option<&[f32]>),
-        some: &[usize],
+        (some, exact): (&[usize], Exact),
     ) -> Result<Vec<(usize, f64, f64)>, GateError> {
         let spec = &self.file.model.graph.tensors[weight.0];
         let m = spec.shape[0];
         let format = self.format(weight)?;
         let rows = Rows { m: 1, k: x.len() as u32, sharing: 1, ids: &[0] };
-        let shape =
-            Shape { rows: 1, m: m as u32, k: x.len() as u32, experts: false, exact: self.plan.class.exact() };
+        let shape = Shape { rows: 1, m: m as u32, k: x.len() as u32, experts: false, exact };
         let caps = &self.gpu.info().caps;
         let halves = format.choose_gemm([room, shape.m, shape.k], caps).is_ok();
         let arm = if halves { Arm::Float } else { format.choose(shape, caps).arm };

@@ -67,7 +67,7 @@ impl Scene<'_> {
         let some = pick(m, N_SAMPLES / N_ROWS, random);
         let x = self.operand(word, x, row)?;
         let product = |weight: TensorId| -> Result<Bounded, GateError> {
-            let sums = self.linear(&x, self.class.rows, (weight, None), &some)?;
+            let sums = self.linear(&x, self.class.rows, (weight, None), (&some, self.plan.class.exact()))?;
             let (values, bounds) = sums.into_iter().map(|(_, value, bound)| (value, bound)).unzip();
             Ok(Bounded { values, bounds })
         };

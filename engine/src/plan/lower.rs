@@ -89,6 +89,7 @@ pub(super) fn lower(
         fuse: !options.plain,
         whole_keys: options.plain || options.whole_keys,
         exact: if options.plain { Exact::Float } else { options.class.exact() },
+        exact_head: if options.plain { Exact::Float } else { options.class.head() },
         n_ctx,
         context,
         window,
@@ -198,6 +199,8 @@ struct Planner<'a> {
     whole_keys: bool,
     /// How exact rows of x are for packed weights.
     exact: Exact,
+    /// The same for the head.
+    exact_head: Exact,
     n_ctx: usize,
     context: Context,
     window: u32,
@@ -484,6 +487,7 @@ impl<'a> Planner<'a> {
             block: self.range(self.fixed.output_step),
             rows: outputs,
             wide: width == Width::Whole,
+            exact: self.exact_head,
         };
         self.linear(step, weights, operands, self.logits(step.class), scratch)
     }

@@ -281,6 +281,11 @@ impl AccuracyClass {
         }
     }
 
+    /// The same for the last product, whose errors are the logits' own.
+    pub const fn head(self) -> Exact {
+        Exact::Two
+    }
+
     /// Root mean square that logits may be off those of the f32 reference, as a share of the logits' spread: their own
     /// root mean square around each row's mean.
     ///

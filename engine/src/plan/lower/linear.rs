@@ -6,7 +6,7 @@ use kiln_kernels::{
     activations::{self, Planes},
     add_bias::{AddBias, AddBiasArgs, AddBiasPush},
     gemm::{self, GemmDecodedPush, GemmOperands},
-    gemv::{self, Arm, Form, GemvOperands, GemvPush, Shape},
+    gemv::{self, Arm, Exact, Form, GemvOperands, GemvPush, Shape},
     half_rows::{self, HalfRowsPush},
 };
 
@@ -26,6 +26,8 @@ pub(super) struct Operands {
     pub(super) rows: u32,
     /// Whether they are of feeds that matrices multiply.
     pub(super) wide: bool,
+    /// How exact they are for packed weights.
+    pub(super) exact: Exact,
 }
 
 impl Planner<'_> {
@@ -53,7 +55,7 @@ impl Planner<'_> {
                 step.launch_because(&spec.name, (format.gemm)(o, p, choice.shape), choice.reason);
                 continue;
             }
-            let shape = Shape { rows, m, k, experts: false, exact: self.exact };
+            let shape = Shape { rows, m, k, experts: false, exact: operands.exact };
             let choice = format.choose(shape, self.caps);
             let x = match choice.arm {
                 Arm::Dot4(planes) => self.blocks(planes, step, operands, k, scratch)?,
@@ -105,7 +107,7 @@ impl Planner<'_> {
     pub(super) fn operands(&self, step: &Step, x: ValueId) -> Operands {
         let StepClass { width, rows, .. } = step.class;
         let (block, wide) = (self.range(self.fixed.step), width != Width::Narrow);
-        Operands { x: step.values.get(&x).copied(), value: Some(x), block, rows, wide }
+        Operands { x: step.values.get(&x).copied(), value: Some(x), block, rows, wide, exact: self.exact }
     }
 
     /// Rows of x as f32.
