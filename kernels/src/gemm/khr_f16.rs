@@ -23,24 +23,17 @@ const WIDE: KhrShape = KhrShape {
     lanes: 32,
     schedule: Schedule::PLAIN,
 };
-const NARROW: KhrShape = KhrShape {
-    tile: [32, 16, 16],
-    subgroups: [2, 1],
-    matrix: [8, 8, 8],
-    lanes: 8,
-    schedule: Schedule::PLAIN,
-};
 const SLICED: Schedule = Schedule { slices: 2, ahead: 2, spread: true, early: true, ..Schedule::PLAIN };
 const DOUBLE: Schedule = Schedule { buffers: 2, by_rows: true, ..Schedule::PLAIN };
 
 /// The fastest shape of a large card, and one of a CPU driver's matrices; the schedules of the study on small tiles.
 const SHAPES: [KhrShape; 6] = [
     WIDE,
-    NARROW,
+    KhrShape::NARROW,
     KhrShape { tile: [64, 64, 64], subgroups: [2, 2], ..WIDE.on(SLICED) },
     KhrShape { tile: [64, 32, 32], subgroups: [2, 2], ..WIDE.on(DOUBLE) },
-    KhrShape { tile: [32, 16, 32], ..NARROW.on(SLICED) },
-    NARROW.on(DOUBLE),
+    KhrShape { tile: [32, 16, 32], ..KhrShape::NARROW.on(SLICED) },
+    KhrShape::NARROW.on(DOUBLE),
 ];
 
 /// The variants.

@@ -24,13 +24,6 @@ const WIDE: KhrShape = KhrShape {
     lanes: 32,
     schedule: Schedule::PLAIN,
 };
-const NARROW: KhrShape = KhrShape {
-    tile: [32, 16, 16],
-    subgroups: [2, 1],
-    matrix: [8, 8, 8],
-    lanes: 8,
-    schedule: Schedule::PLAIN,
-};
 const SLICED: Schedule = Schedule { slices: 2, buffers: 2, spread: true, ..Schedule::PLAIN };
 const DOUBLE: Schedule = Schedule { buffers: 2, ahead: 2, early: true, by_rows: true, ..Schedule::PLAIN };
 
@@ -40,8 +33,10 @@ pub fn variants() -> Vec<Variant> {
     vec![
         Variant::new("gemm", GemmS8::new(WIDE), || cases::<Vec4<u32>>(WIDE)),
         Variant::new("gemm", GemmS8::new(sliced), move || cases::<Vec4<u32>>(sliced)),
-        Variant::new("gemm", GemmS8Narrow::new(NARROW), || cases::<Vec2<u32>>(NARROW)),
-        Variant::new("gemm", GemmS8Narrow::new(NARROW.on(DOUBLE)), || cases::<Vec2<u32>>(NARROW.on(DOUBLE))),
+        Variant::new("gemm", GemmS8Narrow::new(KhrShape::NARROW), || cases::<Vec2<u32>>(KhrShape::NARROW)),
+        Variant::new("gemm", GemmS8Narrow::new(KhrShape::NARROW.on(DOUBLE)), || {
+            cases::<Vec2<u32>>(KhrShape::NARROW.on(DOUBLE))
+        }),
     ]
 }
 

@@ -49,6 +49,15 @@ impl Schedule {
 }
 
 impl KhrShape {
+    /// A small tile on a CPU driver's matrices.
+    pub(super) const NARROW: KhrShape = KhrShape {
+        tile: [32, 16, 16],
+        subgroups: [2, 1],
+        matrix: [8, 8, 8],
+        lanes: 8,
+        schedule: Schedule::PLAIN,
+    };
+
     /// The same shape on another schedule.
     pub const fn on(self, schedule: Schedule) -> Self {
         KhrShape { schedule, ..self }
