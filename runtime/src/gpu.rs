@@ -81,7 +81,7 @@ impl Gpu {
             buffers: Buffers::default(),
             pipelines: Pipelines::new(device.clone(), disk, faults.fail_pipeline.clone()),
             memory: Memory::new(device.clone(), types, info.caps.limits.clone()),
-            queue: Queue::new(device.clone(), options.timeout, faults.lose_at_submit)?,
+            queue: Queue::new(device.clone(), options.timeout_on(info.caps.kind), faults.lose_at_submit)?,
             allocations: AtomicU64::new(0),
             memory_budget: probe.memory_budget,
             info,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
-use kiln_abi::spirv::Capability;
+use kiln_abi::{DeviceKind, spirv::Capability};
 
 /// How a device is opened. `RuntimeOptions::default()` is what the product uses.
 #[derive(Clone, Debug)]
@@ -13,8 +13,9 @@ pub struct RuntimeOptions {
     pub validation: bool,
     /// Where compiled pipelines are kept.
     pub cache: CacheDir,
-    /// How long a wait lasts before it is an error.
-    pub timeout: Duration,
+    /// How long a wait lasts before it is an error: a minute, but an hour where the processor is the device, which is
+    /// slow when a GPU would have hung.
+    pub timeout: Option<Duration>,
     /// Capabilities to do without although the device has them.
     pub without: BTreeSet<Capability>,
     /// Copies through the staging ring even where device memory is host visible.
@@ -25,13 +26,20 @@ pub struct RuntimeOptions {
     pub faults: Faults,
 }
 
+impl RuntimeOptions {
+    pub(crate) fn timeout_on(&self, kind: DeviceKind) -> Duration {
+        let usual = if kind == DeviceKind::Cpu { Duration::from_secs(3600) } else { Duration::from_secs(60) };
+        self.timeout.unwrap_or(usual)
+    }
+}
+
 impl Default for RuntimeOptions {
     fn default() -> Self {
         Self {
             device: None,
             validation: false,
             cache: CacheDir::Standard,
-            timeout: Duration::from_secs(60),
+            timeout: None,
             without: BTreeSet::new(),
             force_staging: false,
             paranoid: false,
@@ -64,4 +72,21 @@ pub struct Faults {
     pub lose_at_submit: Option<u64>,
     /// Leaves out every hazard barrier: the negative control of the synchronization checks.
     pub drop_barriers: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_device_is_waited_for_longer_unless_told_otherwise() {
+        let usual = RuntimeOptions::default();
+        let [cpu, gpu] = [DeviceKind::Cpu, DeviceKind::Discrete].map(|kind| usual.timeout_on(kind));
+        assert!(cpu > gpu, "{cpu:?} against {gpu:?}");
+        let told = RuntimeOptions { timeout: Some(Duration::from_secs(7)), ..usual };
+        assert_eq!(
+            [DeviceKind::Cpu, DeviceKind::Discrete].map(|kind| told.timeout_on(kind)),
+            [Duration::from_secs(7); 2]
+        );
+    }
 }
