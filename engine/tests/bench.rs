@@ -140,7 +140,7 @@ fn a_profile_accounts_for_every_launch_of_a_step() {
     let (_, file) = planned(&gpu).into_iter().find(|(name, _)| name == "llama").unwrap();
     let model = load(&gpu, &file).unwrap();
     let profile = profile(&gpu, &model, &file.model.graph, 40).unwrap();
-    assert!(profile.copy_bytes_per_second.unwrap() > 1e8);
+    assert!(profile.read_bytes_per_second.unwrap() > 1e8);
     assert_eq!(profile.steps.iter().map(|s| (s.rows, s.position)).collect::<Vec<_>>(), [(1, 40), (24, 40)]);
     let launches = model.plan().steps[0].launches.len();
     let step = &profile.steps[0];

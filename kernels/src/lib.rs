@@ -24,6 +24,7 @@ pub mod heads;
 pub mod kv_store;
 pub mod kv_type;
 pub mod norm;
+pub mod read_all;
 pub mod reference;
 pub mod registry;
 pub mod repack;

@@ -15,7 +15,7 @@ use crate::{
     gemm::{self, decoded},
     gemv::{self, Arms, Choice, Shape, Traits},
     get_rows::{self, GetRowsOperands, GetRowsPush},
-    glu, half_rows, heads, kv_store, norm,
+    glu, half_rows, heads, kv_store, norm, read_all,
     repack::{self, Repack},
     rms_norm, rope, sample, scale, soft_cap,
 };
@@ -198,6 +198,7 @@ impl Registry {
             add_bias::variants(),
             norm::variants(),
             scale::variants(),
+            read_all::variants(),
             soft_cap::variants(),
             rope::variants(),
             glu::variants(),

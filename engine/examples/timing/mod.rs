@@ -4,37 +4,15 @@ use std::error::Error;
 use std::time::Instant;
 
 use kiln_abi::{BufferId, BufferRange, Device as _, Kernel as _, LaunchArgs, StagedKernel};
-use kiln_dsl::prelude::*;
 use kiln_kernels::{
     conformance::{Random, plain_step},
+    read_all::{ReadAll, ReadAllArgs, ReadPush},
     scale::{Scale, ScaleArgs, ScalePush},
 };
 use kiln_runtime::{CacheDir, Gpu, RecordOptions, RuntimeOptions};
 
 /// More than any cache.
 const ROTATED_BYTES: u64 = 200 << 20;
-/// Push constants of `read_all`.
-#[derive(Clone, Copy, Push)]
-struct ReadPush {
-    groups: u32,
-    each: u32,
-}
-
-/// Reads every word; the sum is stored only if it is one in 2^32.
-#[kernel(local_size = 256, grid = p.groups)]
-fn read_all(#[len(p.groups * 256 * p.each)] x: &Buf<Vec4<u32>>, y: &BufMut<u32>, #[push] p: ReadPush) {
-    let mut sum = 0u32;
-    let first = workgroup_id_x() * 256 * p.each + local_id();
-    for i in (0..p.each).step_by(8) {
-        for j in comptime!(0..8u32) {
-            let v = x[first + (i + j) * 256];
-            sum ^= (v.x() ^ v.y()) ^ (v.z() ^ v.w());
-        }
-    }
-    if sum == 0x1234_5678 {
-        y[0] = sum;
-    }
-}
 
 /// A device and its floor.
 pub struct Bench {
@@ -62,11 +40,12 @@ impl Bench {
         let bare = Scale::new().bind(&ScaleArgs { x: x.into(), step: one.into(), y: y.into(), p });
         bench.dispatch = bench.time(&Scale::new().stage()?, &[bare])?;
         let big = bench.buffer(bench.gpu.largest_buffer().min(640 << 20))?;
-        let each = 64;
-        let p = ReadPush { groups: (big.bytes / 16 / 256 / each) as u32, each: each as u32 };
-        let read = ReadAll::new().bind(&ReadAllArgs { x: big.into(), y: y.into(), p });
-        bench.rate = big.bytes as f64 / bench.time(&ReadAll::new().stage()?, &[read])?;
+        let p = ReadPush::within(big.bytes);
+        let sums = bench.buffer(p.bytes_written())?;
+        let read = ReadAll::new().bind(&ReadAllArgs { x: big.into(), y: sums.into(), p });
+        bench.rate = p.bytes_read() as f64 / bench.time(&ReadAll::new().stage()?, &[read])?;
         bench.gpu.free(big.buffer);
+        bench.gpu.free(sums.buffer);
         let (caps, rate) = (bench.gpu.caps(), bench.rate / 1e3);
         println!("{} ({}): dispatch {:.2} us, reads {rate:.0} GB/s", caps.name, caps.driver, bench.dispatch);
         Ok(bench)

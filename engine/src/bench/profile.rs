@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use kiln_abi::{BufferRange, Device as _, DeviceError, LaunchError};
-use kiln_kernels::step::StepRow;
+use kiln_abi::{BufferRange, Device as _, DeviceError, Kernel as _, LaunchError};
+use kiln_kernels::{
+    read_all::{ReadAll, ReadAllArgs, ReadPush},
+    step::StepRow,
+};
 use kiln_runtime::{Gpu, RecordOptions, Recorded};
 
 use super::buffers::Buffers;
@@ -16,8 +19,8 @@ use crate::submit::DeviceModel;
 
 /// Times that a step is run; medians count.
 const REPEATS: usize = 7;
-/// Bytes of the copy that says how fast memory is, at most.
-const COPY_BYTES: u64 = 256 << 20;
+/// Bytes that are read to learn how fast memory is, at most: more than caches hold.
+const READ_BYTES: u64 = 640 << 20;
 
 /// What one role takes of a step.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,8 +72,8 @@ impl StepProfile {
 /// Steps of one row and of a whole window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// Bytes that a copy reads and writes in a second; none without timestamps.
-    pub copy_bytes_per_second: Option<f64>,
+    /// Bytes that a kernel which only reads gets in a second; none where there is no room for them.
+    pub read_bytes_per_second: Option<f64>,
     /// The steps.
     pub steps: Vec<StepProfile>,
 }
@@ -106,7 +109,7 @@ pub fn profile(gpu: &Gpu, model: &DeviceModel, graph: &Graph, depth: usize) -> R
         steps.push(taken.profile(graph, depth, 1)?);
     }
     steps.reverse();
-    Ok(Profile { copy_bytes_per_second: copy_speed(gpu)?, steps })
+    Ok(Profile { read_bytes_per_second: read_speed(gpu)?, steps })
 }
 
 /// A class of step, recorded with and without a timestamp after each launch.
@@ -194,12 +197,15 @@ impl<'a> Taken<'a> {
         };
         let bytes = |(at, launch): (usize, &PlannedLaunch)| {
             let op = op_of(at);
-            launch.call.args.bindings.iter().map(|range| self.moved(range, op, last, n_rows)).sum()
+            let kernel = self.plan.kernels.get(&launch.call.name);
+            // What stores keys may be of one word with what attends to them.
+            let stores = kernel.is_some_and(|kernel| kernel.role != "attention");
+            launch.call.args.bindings.iter().map(|range| self.moved(range, op, stores, last, n_rows)).sum()
         };
         self.step.launches.iter().enumerate().map(bytes).collect()
     }
 
-    fn moved(&self, range: &BufferRange, op: Option<Op>, last: u64, n_rows: u32) -> u64 {
+    fn moved(&self, range: &BufferRange, op: Option<Op>, stores: bool, last: u64, n_rows: u32) -> u64 {
         let (plan, n_rows) = (self.plan, u64::from(n_rows));
         match (&plan.buffers[range.buffer.0 as usize].holds, op) {
             // One row of the table for each row of the step.
@@ -209,6 +215,7 @@ impl<'a> Taken<'a> {
                 Some(Op::Attention { attention, .. }),
             ) => {
                 let seen = attention.window.map_or(last, |window| last.min(window as u64 + n_rows));
+                let seen = if stores { n_rows } else { seen };
                 range.bytes * seen
                     / (u64::from(plan.groups[*group].n_pages) * u64::from(kiln_kernels::kv_store::PAGE))
             }
@@ -225,19 +232,21 @@ impl<'a> Taken<'a> {
     }
 }
 
-/// Bytes read and written in a second by a copy too large for any cache.
-fn copy_speed(gpu: &Gpu) -> Result<Option<f64>, LaunchError> {
-    let bytes = COPY_BYTES.min(gpu.largest_buffer()).min(gpu.room().bytes / 4) / 4 * 4;
-    if bytes == 0 {
+/// Bytes that a kernel which only reads gets in a second, of memory too large for any cache.
+fn read_speed(gpu: &Gpu) -> Result<Option<f64>, LaunchError> {
+    let p = ReadPush::within(READ_BYTES.min(gpu.largest_buffer()).min(gpu.room().bytes / 4));
+    if p.groups == 0 {
         return Ok(None);
     }
-    let from = gpu.allocate(bytes, "the source of a copy")?;
-    let to = gpu.allocate(bytes, "the target of a copy");
-    let timed = to.clone().map_err(LaunchError::from).and_then(|to| {
-        let range = |buffer| BufferRange { buffer, offset_bytes: 0, bytes };
-        let mut recorder =
-            gpu.recorder("copy", RecordOptions { timestamps: true, ..RecordOptions::default() })?;
-        recorder.copy(range(from), range(to))?;
+    let x = gpu.allocate(p.bytes_read(), "what is read")?;
+    let y = gpu.allocate(p.bytes_written(), "sums of what is read");
+    let best = y.clone().map_err(LaunchError::from).and_then(|y| {
+        let range = |buffer, bytes| BufferRange { buffer, offset_bytes: 0, bytes };
+        let (x, y) = (range(x, p.bytes_read()), range(y, p.bytes_written()));
+        let options = RecordOptions { timestamps: true, ..RecordOptions::default() };
+        let mut recorder = gpu.recorder("read_all", options)?;
+        let args = ReadAll::new().bind(&ReadAllArgs { x: x.into(), y: y.into(), p });
+        recorder.launch(&gpu.prepare(&ReadAll::new().stage()?)?, &args)?;
         let recorded = recorder.finish()?;
         let mut best: Option<f64> = None;
         for _ in 0..=REPEATS {
@@ -247,19 +256,19 @@ fn copy_speed(gpu: &Gpu) -> Result<Option<f64>, LaunchError> {
                 best = Some(best.map_or(ns, |best| best.min(ns)));
             }
         }
-        Ok(best.map(|ns| 2.0 * bytes as f64 / ns * 1e9))
+        Ok(best)
     });
-    gpu.free(from);
-    to.into_iter().for_each(|to| gpu.free(to));
-    timed
+    gpu.free(x);
+    y.into_iter().for_each(|y| gpu.free(y));
+    Ok(best?.map(|ns| p.bytes_read() as f64 / ns * 1e9))
 }
 
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(speed) = self.copy_bytes_per_second {
+        if let Some(speed) = self.read_bytes_per_second {
             writeln!(
                 f,
-                "memory   a copy reads and writes {:.1} GB/s; shares below are of that",
+                "memory   {:.1} GB/s for a kernel that only reads; shares below are of that",
                 speed / 1e9
             )?;
         }
@@ -277,7 +286,7 @@ impl fmt::Display for Profile {
             )?;
             for role in &step.roles {
                 let speed = role.bytes as f64 / role.ns * 1e9;
-                let share = self.copy_bytes_per_second.map_or(0.0, |limit| 100.0 * speed / limit);
+                let share = self.read_bytes_per_second.map_or(0.0, |limit| 100.0 * speed / limit);
                 writeln!(
                     f,
                     "  {:<14} {:>4} launches {:>10.3} ms {:>5.1} % {:>9.1} GB/s {:>5.1} % of memory",
