@@ -50,7 +50,10 @@ pub fn sample_gather(
     }
     fold_best(&firsts, t);
     let k = samplers[line];
-    if k > 0 && k <= n_chunks && t < n_chunks {
+    if k == 1 && t == 0 {
+        words[0] = firsts[0];
+    }
+    if k > 1 && k <= n_chunks && t < n_chunks {
         let mut before = 0;
         for i in 0..n_chunks {
             before += select(keys[i] > own || (keys[i] == own && i < t), 1, 0);
@@ -64,6 +67,10 @@ pub fn sample_gather(
     let reach = max(bitcast::<f32, u32>(samplers[line + 4]), ONE_REACH);
     let likely = ordered(first + bitcast::<f32, u32>(samplers[line + 2]));
     let least = max(words[0], select(samplers[line + 1] == ALL, likely, 0));
+    // A chunk whose best is left out has nothing to give.
+    if keys[c] < least || first - logit(keys[c]) > reach {
+        return;
+    }
     let end = min((c + 1) * p.chunk, p.n);
     for piece in (c * p.chunk..(c + 1) * p.chunk).step_by(HELD * LOCAL_SIZE) {
         let mut held = [0u32; 4];

@@ -1,8 +1,9 @@
 //! The choice of each output among its candidates.
 //!
 //! Shapes: as for [`gather`](super::gather); chosen `[outputs]` u32, 0xffffffff where nothing can be chosen: a logit is
-//! NaN or +∞, or none is above −∞. A workgroup owns an output. It finds the least candidate that top-k keeps, then top-p
-//! and min-p, then the one that the draw falls on, each in digits of four bits: sums by digit, then the digit where the
+//! NaN or +∞, or none is above −∞. A workgroup owns an output. A lone candidate, as greedy choices have, is chosen; among
+//! several it finds the least that top-k keeps, then top-p and min-p, then the one that the draw falls on, each in digits
+//! of four bits: sums by digit, then the digit where the
 //! running sum reaches what is sought. Traffic: 8 bytes per candidate for each of up to 33 passes, from the cache.
 //! Numerics: integers, and [`Weigh`](super::Weigh)'s weights.
 
@@ -59,6 +60,15 @@ pub fn sample_pick(
         return;
     }
     let t = local_id();
+    let (start, m) = (o * p.n, counts[o]);
+    // The only candidate is the best, which every filter keeps.
+    if m == 1 {
+        if t == 0 {
+            let only = list[start];
+            chosen[o] = select(only.x() <= LOWEST, NO_CHOICE, (only.y() >> 12) ^ 0xfffff);
+        }
+        return;
+    }
     let n_chunks = div_ceil(p.n, p.chunk);
     let firsts = Shared::<u32>::new(LOCAL_SIZE);
     // For even and odd digits.
@@ -74,7 +84,6 @@ pub fn sample_pick(
     let first = logit(firsts[0]);
     let row = output_row(&step, o);
     let line = row_slot(&step, row) * SAMPLER_WORDS;
-    let (start, m) = (o * p.n, counts[o]);
     let (rate, reach) = (bitcast::<f32, u32>(samplers[line + 3]), bitcast::<f32, u32>(samplers[line + 4]));
 
     let top_k = samplers[line];
