@@ -84,9 +84,19 @@ fn one_shape(
     let ids: Vec<u8> = (0..n * used).flat_map(|i| (i % used).to_le_bytes()).collect();
     let (ids, step) = (bench.filled(&ids)?, bench.filled(&plain_step(n))?);
     let form = Form { experts, ..Form::default() };
-    let p = GemvPush { rows: n * used, m, k, units, first: 0, stride: m, used, sharing: used };
+    let p = GemvPush { rows: n * used, m, k, units, first: 0, stride: m, used, sharing: used, eps: 0.0 };
     let call = |w: &BufferRange, tile: Tile| {
-        let o = GemvOperands { w: *w, v: None, x, step, ids: experts.then_some(ids), bias: None, y };
+        let o = GemvOperands {
+            w: *w,
+            v: None,
+            x,
+            step,
+            ids: experts.then_some(ids),
+            bias: None,
+            late: None,
+            y,
+            sum: None,
+        };
         (format.gemv.launch(choice.arm))(o, p, tile, form)
     };
     let mut expected = Vec::new();

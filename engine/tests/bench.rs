@@ -8,7 +8,7 @@ mod tiny;
 use std::path::PathBuf;
 use std::process::Command;
 
-use kiln_abi::Device as _;
+use kiln_abi::{Device as _, spirv::Capability};
 use kiln_engine::bench::profile::{StepProfile, profile};
 use kiln_engine::bench::{self, BenchError, BenchOptions, Falsify, Format, GateError, Report};
 use kiln_engine::gguf::{Gguf, GgufWriter};
@@ -69,6 +69,15 @@ fn planned(gpu: &Gpu) -> Vec<(String, ModelFile)> {
         }
     }
     assert!(planned.iter().any(|(name, _)| name == "llama"));
+    // One whose products leave blocks and sums, and take the scale of norms.
+    let packed = tiny::all().into_iter().find(|tiny| tiny.name == "qwen2").unwrap().packed();
+    let model = load(gpu, &packed).unwrap();
+    let has = |form: &str| model.plan().kernels.keys().any(|name| name.contains(form));
+    let packs = gpu.caps().capabilities.contains(&Capability::DotProductInput4x8BitPacked);
+    for form in ["form: late", "late_norm", "form: sum", "silu+blocks"] {
+        assert_eq!(has(form), packs, "{form}: {}", model.plan());
+    }
+    planned.push(("qwen2 of Q8_0".to_owned(), packed));
     planned
 }
 

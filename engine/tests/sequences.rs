@@ -107,8 +107,11 @@ fn alone(model: &DeviceModel, feeds: &[Feed]) -> Vec<Got> {
 #[test]
 fn what_a_feed_gets_depends_on_nobody_else_in_the_step() {
     let Some(gpu) = gpu() else { return };
-    for name in ["llama", "qwen2", "gemma3-head-256"] {
-        let model = load(&gpu, &tiny(name).file(), PlanOptions { n_pages: Some(48), ..OPTIONS });
+    let whole = ["llama", "qwen2", "gemma3-head-256"].map(|name| (name, tiny(name).file()));
+    // Norms whose scale comes late, sums and blocks that products leave in a step of one row alone.
+    let packed = ["qwen2", "qwen2-rope-yarn"].map(|name| (name, tiny(name).packed()));
+    for (name, file) in whole.into_iter().chain(packed) {
+        let model = load(&gpu, &file, PlanOptions { n_pages: Some(48), ..OPTIONS });
         let after = |(seed, n): (usize, usize)| {
             let slot = model.slots().start(N_CTX).unwrap();
             feed(&model, slot, &ids(seed, n));

@@ -96,7 +96,7 @@ pub fn quantize_rows(
 }
 
 /// Invocations that share a block.
-const SHARERS: u32 = BLOCK / 4;
+pub(crate) const SHARERS: u32 = BLOCK / 4;
 
 /// Elements of workgroup memory that [`put_four`] takes.
 pub(crate) const fn put_len(local: u32, subgroup: Option<u32>) -> u32 {
@@ -173,6 +173,25 @@ fn most_of_block(own: f32, shared: &Shared<u32>, #[comptime] subgroup: Option<u3
         barrier();
     }
     most
+}
+
+/// The sum of the eight values of a block's invocations, as a tree.
+#[device]
+pub(crate) fn sum_of_block(own: f32, shared: &Shared<u32>, #[comptime] subgroup: Option<u32>) -> f32 {
+    let mut sum = own;
+    for mask in comptime!(halves(SHARERS)) {
+        if comptime!(subgroup.is_some()) {
+            let other = subgroup::shuffle_xor(sum, mask);
+            sum += other;
+        } else {
+            let t = local_id();
+            shared[t] = bitcast::<u32, f32>(sum);
+            barrier();
+            sum += bitcast::<f32, u32>(shared[t ^ mask]);
+            barrier();
+        }
+    }
+    sum
 }
 
 /// The sum of the four values of half a block's invocations.

@@ -5,16 +5,17 @@
 use kiln_abi::{BufferRange, DeviceCaps, Kernel, spirv::Capability};
 use kiln_dsl::prelude::PackedFormat;
 
-pub use crate::arms::{Activation, Form, GemvPush, Tile};
+pub use crate::arms::{Activation, Ends, Form, GemvPush, Tile, ends::LATE};
 use crate::{
     Call, Format, Variant,
-    activations::{self, Planes},
+    activations::{self, BLOCK, Planes},
     arms::{
         dot4::{GemvDot4, GemvDot4Args},
         float::{Gemv, GemvArgs},
     },
-    conformance::{Buffer, Case, Random, SENTINEL, f32_bytes, random_blocks, u32_bytes},
+    conformance::{Buffer, Case, Content, Expected, Random, SENTINEL, f32_bytes, random_blocks, u32_bytes},
     formats::layout,
+    late_norm::late,
     reference,
     step::{StepRow, step_block},
 };
@@ -34,8 +35,25 @@ pub struct GemvOperands {
     pub ids: Option<BufferRange>,
     /// The bias.
     pub bias: Option<BufferRange>,
-    /// Rows of y.
+    /// Sums of squares of x, where the scale of its rows comes late.
+    pub late: Option<BufferRange>,
+    /// Rows of y; where the form ends with blocks, these.
     pub y: BufferRange,
+    /// What a form that ends with a sum has beside y.
+    pub sum: Option<SumOperands>,
+}
+
+/// What a sum is made of, and what it is left as beside its rows.
+#[derive(Clone, Copy, Debug)]
+pub struct SumOperands {
+    /// The other rows.
+    pub residual: BufferRange,
+    /// The gain of the norm.
+    pub gain: BufferRange,
+    /// Blocks of the sum under the gain.
+    pub packed: BufferRange,
+    /// Sums of squares.
+    pub squares: BufferRange,
 }
 
 /// A way to multiply.
@@ -165,6 +183,20 @@ pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
     Choice { arm, tile, reason }
 }
 
+/// Invocations of a workgroup that leaves blocks alone, at most: what 1024 lose where many of them follow each other is
+/// more than the launch that they save (24576 rows of 4096 on an H200: 5.6 us against 2.6).
+const MOST_FOR_BLOCKS: u32 = 512;
+
+/// The tile of a choice where a launch leaves blocks: a workgroup owns a block of rows of W. None where the device has
+/// not the invocations or the memory for it.
+pub fn of_block(format: Traits, choice: &Choice, form: Form, caps: &DeviceCaps) -> Option<Tile> {
+    let tile = choice.tile.of_block();
+    let most = if form.ends == Ends::Blocks { MOST_FOR_BLOCKS } else { u32::MAX };
+    let fits = tile.local <= most.min(caps.limits.max_invocations)
+        && tile.bytes_beside(4 * format.table, form) <= caps.limits.max_workgroup_bytes;
+    (fits && choice.tile.cols == 1 && choice.arm == Arm::Dot4(Planes::Two)).then_some(tile)
+}
+
 /// The subgroup size that kernels with a choice use shuffles of, where the device has it.
 pub fn subgroup(caps: &DeviceCaps) -> Option<u32> {
     let (low, high) = caps.subgroup_sizes;
@@ -209,7 +241,7 @@ fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u3
     Tile { lanes, rows, cols, ahead, local, copies, subgroup }
 }
 
-/// Every form that a model uses.
+/// Every form that a model uses on every arm.
 pub fn forms() -> Vec<Form> {
     let plain = Form::default();
     vec![
@@ -220,6 +252,20 @@ pub fn forms() -> Vec<Form> {
         Form { glu: Some(Activation::Gelu), ..plain },
         Form { experts: true, ..plain },
         Form { experts: true, glu: Some(Activation::Silu), ..plain },
+    ]
+}
+
+/// Every form that a model uses on packed weights of two planes alone.
+pub fn late_forms() -> Vec<Form> {
+    let late = Form { late: true, ..Form::default() };
+    let silu = Some(Activation::Silu);
+    vec![
+        late,
+        Form { bias: true, ..late },
+        Form { glu: silu, ..late },
+        Form { glu: silu, ends: Ends::Blocks, ..late },
+        Form { glu: Some(Activation::Gelu), ends: Ends::Blocks, ..Form::default() },
+        Form { ends: Ends::Sum, ..Form::default() },
     ]
 }
 
@@ -279,6 +325,7 @@ impl Arms {
 }
 
 fn float<F: Format>(o: GemvOperands, p: GemvPush, tile: Tile, form: Form) -> Call {
+    debug_assert!(!form.late && form.ends == Ends::Rows, "a form of the packed arms");
     let (x, step, y) = (o.x.into(), o.step.into(), o.y.into());
     let (v, ids, bias) = (o.v.map(Into::into), o.ids.map(Into::into), o.bias.map(Into::into));
     Call::new(Gemv::<F>::new(tile, form), &GemvArgs { w: o.w.into(), v, x, step, ids, bias, y, p })
@@ -301,7 +348,21 @@ fn dot4<F: Format + PackedFormat>(
 ) -> Call {
     let (x, step, y) = (o.x.into(), o.step.into(), o.y.into());
     let (v, ids, bias) = (o.v.map(Into::into), o.ids.map(Into::into), o.bias.map(Into::into));
-    let args = GemvDot4Args { w: o.w.into(), v, x, step, ids, bias, y, p };
+    let args = GemvDot4Args {
+        w: o.w.into(),
+        v,
+        x,
+        step,
+        ids,
+        bias,
+        squares: o.late.map(Into::into),
+        residual: o.sum.map(|sum| sum.residual.into()),
+        gain: o.sum.map(|sum| sum.gain.into()),
+        y: (form.ends != Ends::Blocks).then_some(y),
+        packed: if form.ends == Ends::Blocks { Some(o.y.into()) } else { o.sum.map(|sum| sum.packed.into()) },
+        parts: o.sum.map(|sum| sum.squares.into()),
+        p,
+    };
     Call::new(GemvDot4::<F>::new(planes, tile, form), &args)
 }
 
@@ -316,14 +377,30 @@ where
         let suits = move |t: &&Tile| t.subgroup.is_none() && (!form.experts || t.cols == 1);
         tiles.iter().filter(suits).take(1).map(move |&tile| (tile, form))
     });
-    let variant = |(tile, form)| {
-        let of = move |shapes: Vec<(u32, u32, u32)>| cases::<F>(arm, launch, (tile, form), &shapes);
+    let variant = |(tile, form): (Tile, Form)| {
+        let own = move |shapes: Vec<_>| if form.is_late() { late_shapes::<F>(form) } else { shapes };
+        let of = move |shapes: Vec<(u32, u32, u32)>| cases::<F>(arm, launch, (tile, form), &own(shapes));
         Variant::new("gemv", kernel(tile, form), move || of(shapes::<F>()))
             .with_long(move || of(long_shapes::<F>()))
             .on(F::NAME, arm.name())
             .cut(vec![format!("{tile:?}"), format!("{form:?}")])
     };
-    plain.chain(others).map(variant).collect()
+    let late = late_forms().into_iter().filter(|_| arm == Arm::Dot4(Planes::Two));
+    let late = late.flat_map(|form| late_tiles(&tiles, form).into_iter().map(move |tile| (tile, form)));
+    plain.chain(others).chain(late).map(variant).collect()
+}
+
+/// The tiles that a late form is checked on: lanes that meet in memory, and lanes of several subgroups; where rows of one
+/// matrix are left, several columns too.
+fn late_tiles(tiles: &[Tile], form: Form) -> Vec<Tile> {
+    let first = |lanes: u32, cols: u32, subgroup: Option<u32>| {
+        let is = move |t: &&Tile| (t.lanes, t.cols, t.subgroup) == (lanes, cols, subgroup);
+        let tile = tiles.iter().find(is).copied();
+        tile.map(|t| if form.ends == Ends::Rows { t } else { t.of_block() })
+    };
+    let most = tiles.iter().map(|t| t.lanes).max().unwrap_or(LANES[3]).min(LANES[1]);
+    let cols = if form.ends == Ends::Rows && form.glu.is_none() { COLS } else { 1 };
+    [first(LANES[3], cols, None), first(most, 1, Some(SUBGROUP))].into_iter().flatten().collect()
 }
 
 /// Rows of x, rows of W, columns: one and several, whole workgroups and a part of one, one block and many, columns to
@@ -337,6 +414,15 @@ fn shapes<F: Format>() -> Vec<(u32, u32, u32)> {
         (2, 17, 256.max(k)),
         (17, 5, 1024_u32.next_multiple_of(k) + k),
     ]
+}
+
+/// The same for a late form: columns that the sums of squares divide, more of these than lanes add up at once; whole
+/// blocks of rows where blocks are left.
+fn late_shapes<F: Format>(form: Form) -> Vec<(u32, u32, u32)> {
+    let k = F::BLK.max(F::UNIT).next_multiple_of(LATE);
+    let long = (32 * LATE + 1).next_multiple_of(k);
+    let m = if form.ends == Ends::Rows { [1, 7, 3] } else { [32, 96, 32] };
+    vec![(1, m[0], k), (3, m[1], 2 * k), (1, m[2], long)]
 }
 
 /// Every number of rows up to 17, and rows as long as models have.
@@ -378,7 +464,7 @@ fn case<F: Format>(arm: Arm, launch: Launch, (tile, form): (Tile, Form), n: u32,
         (0..rows).map(|r| [0, experts - 1, experts - 1, 1 % experts][r as usize % 4]).collect();
     let bias = random.units(m as usize);
     // Results land behind `first` in rows of `stride`; what lies between stays as it was.
-    let (first, stride) = (m % 3, m + m % 5);
+    let (first, stride) = if form.ends == Ends::Rows { (m % 3, m + m % 5) } else { (0, m) };
     let stride = stride.max(first + m);
     let old = random.units((rows * stride) as usize);
     let own = |i: u32| (first..first + m).contains(&(i % stride));
@@ -398,10 +484,18 @@ fn case<F: Format>(arm: Arm, launch: Launch, (tile, form): (Tile, Form), n: u32,
         };
         reference::gemv(values, &offsets, &x, reference::Rows { m, k, sharing, ids: &ids }, roundings)
     };
+    const EPS: f32 = 1e-3;
+    let squares: Vec<f32> =
+        random.units((rows * k / BLOCK) as usize).iter().map(|x| 40.0 * x.abs()).collect();
+    let product = |w: &(Vec<u8>, Vec<f32>)| match form.late {
+        true => reference::late(product(w), m as usize, &squares, k as usize, EPS),
+        false => product(w),
+    };
     let mut expected = product(&w);
     if let (Some(activation), Some(v)) = (form.glu, &v) {
         expected = reference::gated(&expected, &product(v), activation == Activation::Gelu);
     }
+    let (residual, gain) = (random.units((rows * m) as usize), random.units(m as usize));
     if form.bias {
         expected = expected.plus(bias.iter().cycle().copied());
     }
@@ -410,7 +504,19 @@ fn case<F: Format>(arm: Arm, launch: Launch, (tile, form): (Tile, Form), n: u32,
         expected = expected.plus(own.map(|i| old[i as usize]));
     }
     let before = |i: u32| if form.add { old[i as usize] } else { SENTINEL };
-    let expected = expected.spread((0..rows * stride).map(|i| (!own(i)).then(|| before(i))));
+    let left = match form.ends {
+        Ends::Rows => vec![expected.spread((0..rows * stride).map(|i| (!own(i)).then(|| before(i)))).at(0)],
+        Ends::Blocks => {
+            let bounds = activations::with_steps(&expected.values, &expected.bounds);
+            let content = Content::Blocks { k: m as usize, values: expected.values, bounds };
+            vec![Expected { binding: 0, content }]
+        }
+        Ends::Sum => {
+            let sum = expected.plus(residual.iter().copied());
+            let (content, squares) = late(&sum, &gain);
+            vec![sum.at(0), Expected { binding: 1, content }, squares.at(2)]
+        }
+    };
     let step = step_block(&vec![StepRow { token: 0, position: 0, slot: 0 }; n as usize], &[], n);
     let planes = |(blocks, _): &(Vec<u8>, Vec<f32>)| Buffer::Input(layout::pack::<F>(blocks));
     let mut buffers = vec![planes(&w)];
@@ -418,14 +524,28 @@ fn case<F: Format>(arm: Arm, launch: Launch, (tile, form): (Tile, Form), n: u32,
     buffers.extend([Buffer::Input(x_bytes), Buffer::Input(u32_bytes(&step))]);
     buffers.extend(form.experts.then(|| Buffer::Input(u32_bytes(&ids))));
     buffers.extend(form.bias.then(|| Buffer::Input(f32_bytes(&bias))));
+    buffers.extend(form.late.then(|| Buffer::Input(f32_bytes(&squares))));
+    let has_sum = form.ends == Ends::Sum;
+    if has_sum {
+        buffers.extend([&residual, &gain].map(|x| Buffer::Input(f32_bytes(x))));
+    }
     let y_at = buffers.len();
-    buffers.push(if form.add { Buffer::Changed(f32_bytes(&old)) } else { Buffer::Output(4 * old.len()) });
+    let expected = left.into_iter().map(|e| Expected { binding: e.binding + y_at, ..e }).collect();
+    let packed_bytes = usize::try_from(activations::row_bytes(Planes::Two, rows.into(), m)).unwrap_or(0);
+    buffers.push(match form.ends {
+        Ends::Blocks => Buffer::Output(packed_bytes),
+        _ if form.add => Buffer::Changed(f32_bytes(&old)),
+        _ => Buffer::Output(4 * old.len()),
+    });
+    if has_sum {
+        buffers.extend([packed_bytes, 4 * (rows * m / BLOCK) as usize].map(Buffer::Output));
+    }
     let units = experts * m * (k / F::UNIT);
-    let p = GemvPush { rows, m, k, units, first, stride, used, sharing };
+    let p = GemvPush { rows, m, k, units, first, stride, used, sharing, eps: EPS };
     Case {
         name: format!("n = {n}, m = {m}, k = {k}"),
         buffers,
-        expected: vec![expected.at(y_at)],
+        expected,
         bind: Box::new(move |r| {
             let mut ranges = r.iter().copied();
             let mut next = |there: bool| if there { ranges.next() } else { None };
@@ -437,9 +557,20 @@ fn case<F: Format>(arm: Arm, launch: Launch, (tile, form): (Tile, Form), n: u32,
                 step: next(true).unwrap_or(some),
                 ids: next(form.experts),
                 bias: next(form.bias),
-                y: next(true).unwrap_or(some),
+                late: next(form.late),
+                y: some,
+                sum: None,
             };
-            launch(operands, p, tile, form).args
+            let (residual, gain) = (next(has_sum), next(has_sum));
+            let y = next(true).unwrap_or(some);
+            let (packed, squares) = (next(has_sum), next(has_sum));
+            let sum = match (residual, gain, packed, squares) {
+                (Some(residual), Some(gain), Some(packed), Some(squares)) => {
+                    Some(SumOperands { residual, gain, packed, squares })
+                }
+                _ => None,
+            };
+            launch(GemvOperands { y, sum, ..operands }, p, tile, form).args
         }),
     }
 }

@@ -23,6 +23,7 @@ pub mod half_rows;
 pub mod heads;
 pub mod kv_store;
 pub mod kv_type;
+pub mod late_norm;
 pub mod norm;
 pub mod read_all;
 pub mod reference;

@@ -165,7 +165,7 @@ pub fn norm(
 
 /// The sum of the squares of four elements.
 #[device]
-fn square(v: Vec4<f32>) -> f32 {
+pub(crate) fn square(v: Vec4<f32>) -> f32 {
     let (low, high) = (fma(v.y(), v.y(), v.x() * v.x()), fma(v.w(), v.w(), v.z() * v.z()));
     low + high
 }

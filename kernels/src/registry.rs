@@ -13,9 +13,9 @@ use crate::{
     },
     gather_rows,
     gemm::{self, decoded},
-    gemv::{self, Arms, Choice, Shape, Traits},
+    gemv::{self, Arms, Choice, Form, Shape, Tile, Traits},
     get_rows::{self, GetRowsOperands, GetRowsPush},
-    glu, half_rows, heads, kv_store, norm, read_all,
+    glu, half_rows, heads, kv_store, late_norm, norm, read_all,
     repack::{self, Repack},
     rms_norm, rope, sample, scale, soft_cap,
 };
@@ -91,6 +91,11 @@ impl FormatRow {
     /// The arm and tile of its gemv for a shape on a device.
     pub fn choose(&self, shape: Shape, caps: &DeviceCaps) -> Choice {
         gemv::choose(self.traits, shape, caps)
+    }
+
+    /// The tile of a choice where a launch leaves blocks, on a device that can.
+    pub fn tile_of_block(&self, choice: &Choice, form: Form, caps: &DeviceCaps) -> Option<Tile> {
+        gemv::of_block(self.traits, choice, form, caps)
     }
 
     /// The shape of its gemm for `rows` rows of x, `m` of W and `k` columns on a device.
@@ -196,6 +201,7 @@ impl Registry {
             add::variants(),
             rms_norm::variants(),
             add_bias::variants(),
+            late_norm::variants(),
             norm::variants(),
             scale::variants(),
             read_all::variants(),

@@ -15,7 +15,7 @@ use kiln_runtime::Gpu;
 
 use super::gate::GateError;
 use crate::graph::{Activation, Attention, Graph, Op, Rope, TensorId, ValueId};
-use crate::plan::{Holds, Kept, PageGroup, Plan, PlannedWord, StepClass};
+use crate::plan::{Holds, Kept, Late, PageGroup, Plan, PlannedWord, StepClass};
 use crate::reference::math;
 use crate::session::ModelFile;
 
@@ -96,6 +96,9 @@ impl Expectation {
             (Kept::Blocks(buffer), width) => {
                 scene.unpacked(buffer, s.element / width, width).map(|row| row[s.element % width])
             }
+            (Kept::Late { blocks, late }, width) => {
+                scene.scaled((blocks, late), s.element / width, width).map(|row| row[s.element % width])
+            }
         };
         self.samples.iter().map(read).collect()
     }
@@ -117,7 +120,7 @@ impl Row {
             Row::Whole(Bounded { values, bounds }) => {
                 let widened = match kept {
                     Kept::Rows(_) => bounds,
-                    Kept::Blocks(_) => &activations::with_steps(values, bounds),
+                    Kept::Blocks(_) | Kept::Late { .. } => &activations::with_steps(values, bounds),
                 };
                 pick(values.len(), n, random).into_iter().map(|i| sample(i, values[i], widened[i])).collect()
             }
@@ -168,6 +171,20 @@ impl Scene<'_> {
         Ok(activations::read_row(&words).unwrap_or_else(|_| vec![f32::NAN; width]))
     }
 
+    /// A row in blocks of a norm whose scale comes late.
+    fn scaled(
+        &self,
+        (blocks, late): (usize, Late),
+        row: usize,
+        width: usize,
+    ) -> Result<Vec<f32>, DeviceError> {
+        let n = width / activations::BLOCK as usize;
+        let sum: f64 = self.read(late.squares, row * n, n)?.iter().map(|x| f64::from(*x)).sum();
+        let scale = 1.0 / (sum / width as f64 + f64::from(late.eps)).sqrt();
+        let blocks = self.unpacked(blocks, row, width)?;
+        Ok(blocks.iter().map(|x| (f64::from(*x) * scale) as f32).collect())
+    }
+
     /// Row `row` of an operand of `word`, and whether it is in blocks.
     pub(super) fn operand(
         &self,
@@ -183,6 +200,7 @@ impl Scene<'_> {
         let mut kept = word.reads.iter().filter(|(read, _)| *read == value).map(|(_, kept)| *kept);
         match kept.next_back() {
             Some(Kept::Blocks(buffer)) => Ok((self.unpacked(buffer, row, width)?, true)),
+            Some(Kept::Late { blocks, late }) => Ok((self.scaled((blocks, late), row, width)?, true)),
             Some(Kept::Rows(buffer)) => Ok((self.read(buffer, row * width, width)?, false)),
             None => Ok((vec![f32::NAN; width], false)),
         }

@@ -1,6 +1,7 @@
 //! What launches of several words must give: the references of the words, one after the other.
 
 use kiln_kernels::{
+    activations,
     conformance::Random,
     reference::{self as plain, Bounded},
 };
@@ -8,7 +9,7 @@ use kiln_kernels::{
 use super::expect::{N_ROWS, N_SAMPLES, Row, Scene, exactly, norm, pick, rotated};
 use super::gate::GateError;
 use crate::graph::{Activation, Node, Op, TensorId};
-use crate::plan::PlannedWord;
+use crate::plan::{Kept, PlannedWord};
 
 impl Scene<'_> {
     /// Row `row` of the results of several words, each with its word's place among them.
@@ -20,6 +21,9 @@ impl Scene<'_> {
         random: &mut Random,
     ) -> Result<Vec<(usize, Row)>, GateError> {
         match nodes.last().map(|node| node.op) {
+            Some(Op::RmsNorm { .. }) if matches!(nodes, [Node { op: Op::Linear { .. }, .. }, _, _]) => {
+                self.product_and_sum(nodes, word, row, random)
+            }
             Some(Op::RmsNorm { .. }) => self.sum_and_norm(nodes, word, row),
             Some(Op::Glu { activation, .. }) => self.gated(nodes, activation, word, row, random),
             Some(Op::Attention { .. }) => self.heads(nodes, word, row),
@@ -50,7 +54,33 @@ impl Scene<'_> {
         Ok(vec![(posts.len(), Row::Whole(sum)), (posts.len() + 1, Row::Whole(normed))])
     }
 
-    /// Some of the gated products with two matrices.
+    /// Some of the sums with a product, and the norm of those that the device made.
+    fn product_and_sum(
+        &self,
+        nodes: &[Node],
+        word: &PlannedWord,
+        row: usize,
+        random: &mut Random,
+    ) -> Result<Vec<(usize, Row)>, GateError> {
+        let [product, sum, last] = nodes else { return Ok(Vec::new()) };
+        let (Op::Linear { x, weight, .. }, Op::Add { a, .. }) = (product.op, sum.op) else {
+            return Ok(Vec::new());
+        };
+        let Op::RmsNorm { gain, eps, .. } = last.op else { return Ok(Vec::new()) };
+        let width = self.file.model.graph.widths[sum.output.0];
+        let some = pick(width, N_SAMPLES / 2, random);
+        let (a, x) = (self.floats(word, a, row)?, self.operand(word, x, row)?);
+        let products = self.linear(&x, self.class.rows, (weight, None), (&some, self.plan.class.exact()))?;
+        let (values, bounds) = products.into_iter().map(|(_, value, bound)| (value, bound)).unzip();
+        let sums = Bounded { values, bounds }.plus(some.iter().map(|i| a[*i]));
+        let sums = some.into_iter().zip(sums.values).zip(sums.bounds).map(|((i, v), bound)| (i, v, bound));
+        let made = word.writes.iter().find(|(node, _)| *node == 1);
+        let made = made.map(|(_, kept)| self.read(kept.buffer(), row * width, width)).transpose()?;
+        let normed = norm(&made.unwrap_or_default(), &self.weights(gain, 0)?, eps);
+        Ok(vec![(1, Row::Some(sums.collect())), (2, Row::Whole(normed))])
+    }
+
+    /// Some of the gated products with two matrices, whole blocks where blocks are made.
     fn gated(
         &self,
         nodes: &[Node],
@@ -64,14 +94,25 @@ impl Scene<'_> {
             return Ok(Vec::new());
         };
         let m = self.file.model.graph.tensors[weight.0].shape[0];
-        let some = pick(m, N_SAMPLES / N_ROWS, random);
+        let block = activations::BLOCK as usize;
+        let in_blocks = word.writes.iter().any(|(_, kept)| matches!(kept, Kept::Blocks(_)));
+        let some: Vec<usize> = if in_blocks {
+            let blocks = pick(m / block, N_SAMPLES / block, random);
+            blocks.into_iter().flat_map(|b| b * block..(b + 1) * block).collect()
+        } else {
+            pick(m, N_SAMPLES / N_ROWS, random)
+        };
         let x = self.operand(word, x, row)?;
         let product = |weight: TensorId| -> Result<Bounded, GateError> {
             let sums = self.linear(&x, self.class.rows, (weight, None), (&some, self.plan.class.exact()))?;
             let (values, bounds) = sums.into_iter().map(|(_, value, bound)| (value, bound)).unzip();
             Ok(Bounded { values, bounds })
         };
-        let gated = plain::gated(&product(weight)?, &product(second)?, activation == Activation::GeluTanh);
+        let mut gated =
+            plain::gated(&product(weight)?, &product(second)?, activation == Activation::GeluTanh);
+        if in_blocks {
+            gated.bounds = activations::with_steps(&gated.values, &gated.bounds);
+        }
         let some = some.into_iter().zip(gated.values).zip(gated.bounds);
         Ok(vec![(2, Row::Some(some.map(|((i, value), bound)| (i, value, bound)).collect()))])
     }

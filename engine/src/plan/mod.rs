@@ -156,7 +156,7 @@ pub struct PlannedStep {
 }
 
 /// Graph words and the launches that serve them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PlannedWord {
     /// Nodes of the graph.
     pub nodes: Range<usize>,
@@ -169,19 +169,35 @@ pub struct PlannedWord {
 }
 
 /// The buffer of a value, by index, and what it is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kept {
     /// Rows of f32.
     Rows(usize),
     /// Rows of blocks of integers.
     Blocks(usize),
+    /// The same of a norm whose scale comes late.
+    Late {
+        /// The blocks.
+        blocks: usize,
+        /// What the scale is made of.
+        late: Late,
+    },
+}
+
+/// What the scale of a norm is made of by who multiplies its rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Late {
+    /// Sums of squares.
+    pub squares: usize,
+    /// Added to their mean.
+    pub eps: f32,
 }
 
 impl Kept {
     /// The buffer.
     pub const fn buffer(self) -> usize {
         match self {
-            Kept::Rows(buffer) | Kept::Blocks(buffer) => buffer,
+            Kept::Rows(buffer) | Kept::Blocks(buffer) | Kept::Late { blocks: buffer, .. } => buffer,
         }
     }
 }

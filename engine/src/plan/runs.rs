@@ -11,17 +11,20 @@ pub(super) enum Run {
     Norm { add: bool, post: bool },
     /// Two products with the same rows, and the gate between them.
     Gated,
+    /// A product, the sum with it and the norm of the sum.
+    Sum,
     /// Queries and keys are rotated, where `norm` normed before, kept and attended to.
     Heads { norm: bool },
 }
 
 impl Run {
     /// Every kind, the longest first.
-    const ALL: [Run; 7] = [
+    const ALL: [Run; 8] = [
         Run::Heads { norm: true },
         Run::Heads { norm: false },
         Run::Norm { add: true, post: true },
         Run::Gated,
+        Run::Sum,
         Run::Norm { add: true, post: false },
         Run::Norm { add: false, post: false },
         Run::Word,
@@ -32,7 +35,7 @@ impl Run {
         match self {
             Run::Word => 1,
             Run::Norm { add, post } => 1 + usize::from(add) + usize::from(post),
-            Run::Gated => 3,
+            Run::Gated | Run::Sum => 3,
             Run::Heads { norm } => {
                 if norm {
                     5
@@ -53,6 +56,9 @@ impl Run {
             Run::Norm { add: true, .. } => "a sum and its norm",
             Run::Norm { .. } => "a norm of whole rows",
             Run::Gated => "gate and up read the same rows, and only their product is read",
+            Run::Sum => {
+                "a product, the sum with it and its norm, whose scale comes with the products that read it"
+            }
             Run::Heads { norm: true } => "heads are normed, rotated and kept, and nobody reads between",
             Run::Heads { .. } => "heads are rotated and kept, and nobody reads between",
         }
@@ -120,6 +126,13 @@ impl<'a> Runs<'a> {
                 let Op::Glu { gate, up, .. } = glu.op else { return false };
                 let ends = (gate, up) == (first.output, second.output);
                 ends && x == same && self.passes(gate) && self.passes(up)
+            }
+            (Run::Sum, [product, sum, norm]) => {
+                let (Op::Linear { bias: None, .. }, Op::Add { a, b }) = (product.op, sum.op) else {
+                    return false;
+                };
+                let ends = b == product.output && a != b && self.passes(b);
+                ends && self.is_sum_and_norm(sum.op, sum.output, norm.op)
             }
             (Run::Heads { norm: false }, [q, k, attention]) => {
                 let (Op::Rope { x, head_dim, rope }, Op::Rope { x: x_k, head_dim: dim_k, rope: rope_k }) =

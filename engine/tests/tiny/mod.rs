@@ -11,7 +11,7 @@ use kiln_engine::gguf::GgufWriter;
 use kiln_engine::models;
 use kiln_engine::reference::Threads;
 use kiln_engine::session::{Device, ModelFile};
-use kiln_kernels::Registry;
+use kiln_kernels::{Quantize, Registry, formats::Q8_0};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -58,6 +58,15 @@ impl Tiny {
 
     /// As a file.
     pub fn file(&self) -> ModelFile {
+        self.file_of(false)
+    }
+
+    /// As a file whose matrices are packed: Q8_0.
+    pub fn packed(&self) -> ModelFile {
+        self.file_of(true)
+    }
+
+    fn file_of(&self, packed: bool) -> ModelFile {
         let mut writer = GgufWriter::new();
         for (key, value) in &self.keys {
             match value {
@@ -68,11 +77,24 @@ impl Tiny {
             }
         }
         let registry = Registry::builtin();
-        let f32 = registry.format_named("F32").unwrap();
-        self.tensors.iter().for_each(|(name, shape)| writer.tensor(name, shape, f32).unwrap());
+        let (f32, q8_0) = (registry.format_named("F32").unwrap(), registry.format_named("Q8_0").unwrap());
+        let is_packed = |shape: &[u64]| packed && shape.len() > 1;
+        for (name, shape) in &self.tensors {
+            writer.tensor(name, shape, if is_packed(shape) { q8_0 } else { f32 }).unwrap();
+        }
         let mut data = writer.start(Vec::new()).unwrap();
         for (name, shape) in &self.tensors {
-            let bytes: Vec<u8> = values(name, shape).iter().flat_map(|x| x.to_le_bytes()).collect();
+            let values = values(name, shape);
+            let bytes: Vec<u8> = if is_packed(shape) {
+                let block = |values: &[f32]| {
+                    let mut block = [0; 34];
+                    Q8_0::quantize(values, &mut block);
+                    block
+                };
+                values.chunks_exact(32).flat_map(block).collect()
+            } else {
+                values.iter().flat_map(|x| x.to_le_bytes()).collect()
+            };
             data.data(&bytes).unwrap();
         }
         let gguf = Gguf::from_bytes(data.finish().unwrap(), &registry).unwrap();

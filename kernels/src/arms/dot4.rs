@@ -10,15 +10,22 @@
 
 use kiln_dsl::prelude::*;
 
-use super::{Form, GemvPush, Tile, own_rows, row_start, store, tensor_words, tensors, x_row};
-use crate::{activations::Planes, step::n_rows};
+use super::{
+    Ends, Form, GemvPush, Tile,
+    ends::{LATE, late_first, late_scales, store_block},
+    own_rows, row_start, store, tensor_words, tensors, x_row,
+};
+use crate::{
+    activations::{BLOCK, FIELDS, Planes},
+    step::n_rows,
+};
 
 /// The kernel.
 #[kernel(
     local_size = t.local,
     subgroup = t.subgroup,
     invocations = t.local.max(256),
-    workgroup_bytes = t.workgroup_bytes::<F>(),
+    workgroup_bytes = t.workgroup_bytes::<F>(form),
     grid = [p.m.div_ceil(t.workgroup_rows()), p.rows.div_ceil(t.cols)],
 )]
 pub fn gemv_dot4<F: PackedFormat>(
@@ -38,7 +45,25 @@ pub fn gemv_dot4<F: PackedFormat>(
     #[when(form.bias)]
     #[len(p.m)]
     bias: &Buf<f32>,
-    #[len(p.rows * p.stride)] y: &BufMut<f32>,
+    #[when(form.late)]
+    #[len(p.rows / p.sharing * (p.k / LATE))]
+    squares: &Buf<Vec4<f32>>,
+    #[when(form.ends == Ends::Sum)]
+    #[len(p.rows * (p.m / 4))]
+    residual: &Buf<Vec4<f32>>,
+    #[weight]
+    #[when(form.ends == Ends::Sum)]
+    #[len(p.m / 4)]
+    gain: &Buf<Vec4<f32>>,
+    #[when(form.ends != Ends::Blocks)]
+    #[len(p.rows * p.stride)]
+    y: &BufMut<f32>,
+    #[when(form.ends != Ends::Rows)]
+    #[len(p.rows * (p.m / BLOCK) * FIELDS * 4)]
+    packed: &BufMut<u32>,
+    #[when(form.ends == Ends::Sum)]
+    #[len(p.rows * (p.m / BLOCK))]
+    parts: &BufMut<f32>,
     #[push] p: GemvPush,
     #[comptime] planes: Planes,
     #[comptime] t: Tile,
@@ -56,6 +81,12 @@ pub fn gemv_dot4<F: PackedFormat>(
     }
     let (lane, row) = own_rows(comptime!(t));
     let per_row = p.k / F::UNIT;
+    // Those of a single row are there before its sums are.
+    let early = if comptime!(form.late && t.cols == 1) {
+        late_first(&squares, x_row(r0, comptime!(0), p, comptime!(form)), p.k)
+    } else {
+        splat::<Vec4<f32>>(0.0)
+    };
     let n_sums = comptime!(t.sums());
     let mut gate = [0.0; n_sums];
     let mut up = [0.0; n_sums];
@@ -93,7 +124,24 @@ pub fn gemv_dot4<F: PackedFormat>(
             }
         }
     }
-    store(&gate, &up, row, r0, n, &bias, &y, p, comptime!(t), comptime!(form));
+    if comptime!(form.late) {
+        let n_cols = comptime!(t.cols);
+        let mut scales = [0.0; n_cols];
+        late_scales(&scales, early, &squares, r0, p, comptime!(t), comptime!(form));
+        for c in comptime!(0..t.cols) {
+            for j in comptime!(c * t.rows..(c + 1) * t.rows) {
+                gate[j] *= scales[c];
+                if comptime!(form.glu.is_some()) {
+                    up[j] *= scales[c];
+                }
+            }
+        }
+    }
+    if comptime!(form.ends == Ends::Rows) {
+        store(&gate, &up, row, r0, n, &bias, &y, p, comptime!(t), comptime!(form));
+    } else {
+        store_block(&gate, &up, r0, &residual, &gain, &y, &packed, &parts, p, comptime!(t), comptime!(form));
+    }
 }
 
 #[device]

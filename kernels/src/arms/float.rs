@@ -16,7 +16,7 @@ use crate::step::n_rows;
     local_size = t.local,
     subgroup = t.subgroup,
     invocations = t.local.max(256),
-    workgroup_bytes = t.workgroup_bytes::<F>(),
+    workgroup_bytes = t.workgroup_bytes::<F>(form),
     grid = [p.m.div_ceil(t.workgroup_rows()), p.rows.div_ceil(t.cols)],
 )]
 pub fn gemv<F: TensorFormat>(

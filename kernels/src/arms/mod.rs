@@ -1,6 +1,7 @@
 //! Arms: ways to multiply, one file each. What they share is which invocation owns which rows, and how sums meet.
 
 pub mod dot4;
+pub mod ends;
 pub mod float;
 
 use std::fmt;
@@ -8,6 +9,7 @@ use std::fmt;
 use kiln_dsl::prelude::*;
 use kiln_dsl::tensor::{loaded_words, plane_offsets};
 
+pub use self::ends::Ends;
 use crate::fold::{fold_columns, halves};
 
 /// Sums that are folded at once in workgroup memory, at most: what a lane may end up with too.
@@ -93,9 +95,14 @@ impl Tile {
     }
 
     /// Bytes of workgroup memory that a device must have: those that every device has, or more for a table.
-    pub fn workgroup_bytes<F: TensorFormat>(&self) -> u32 {
+    pub fn workgroup_bytes<F: TensorFormat>(&self, form: Form) -> u32 {
         let table = F::PLANES.last().map_or(0, |plane| if plane.units == 0 { plane.bytes } else { 0 });
-        (table * self.copies + 4 * self.shared()).max(EVERYWHERE)
+        self.bytes_beside(table, form).max(EVERYWHERE)
+    }
+
+    /// Bytes of workgroup memory with a table of so many.
+    pub fn bytes_beside(&self, table: u32, form: Form) -> u32 {
+        table * self.copies + 4 * (self.shared() + ends::words(*self, form))
     }
 
     /// Sums that are folded at once in workgroup memory.
@@ -124,9 +131,18 @@ pub struct Form {
     pub add: bool,
     /// The result is `act(W x) * (V x)`, V of W's shape and format.
     pub glu: Option<Activation>,
+    /// The rows of x are of a norm whose scale comes late.
+    pub late: bool,
+    /// What is left; anything but rows for a whole matrix alone, without bias and experts.
+    pub ends: Ends,
 }
 
 impl Form {
+    /// Whether it is one of rows whose scale comes late, or leaves anything but rows.
+    pub fn is_late(self) -> bool {
+        self.late || self.ends != Ends::Rows
+    }
+
     /// W, and V where there is one.
     fn stacks(self) -> std::ops::Range<u32> {
         0..if self.glu.is_some() { 2 } else { 1 }
@@ -135,13 +151,18 @@ impl Form {
 
 impl fmt::Debug for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = [(self.experts, "experts"), (self.bias, "bias"), (self.add, "add")];
+        let words = [(self.late, "late"), (self.experts, "experts"), (self.bias, "bias"), (self.add, "add")];
         let glu = match self.glu {
             Some(Activation::Silu) => Some("silu"),
             Some(Activation::Gelu) => Some("gelu"),
             None => None,
         };
-        let words = words.into_iter().filter_map(|(on, word)| on.then_some(word)).chain(glu);
+        let ends = match self.ends {
+            Ends::Rows => None,
+            Ends::Blocks => Some("blocks"),
+            Ends::Sum => Some("sum"),
+        };
+        let words = words.into_iter().filter_map(|(on, word)| on.then_some(word)).chain(glu).chain(ends);
         write!(f, "{}", words.collect::<Vec<_>>().join("+"))
     }
 }
@@ -165,6 +186,8 @@ pub struct GemvPush {
     pub used: u32,
     /// Rows of y that share a row of x: `used` or 1.
     pub sharing: u32,
+    /// Added to the mean squares of rows whose scale comes late.
+    pub eps: f32,
 }
 
 /// 32-bit words of a tensor of `n_units` units on a device.

@@ -40,10 +40,12 @@ fn product(tile: Tile, form: Form, planes: Planes) -> Vec<u8> {
         step: filled(&plain_step(n)),
         ids: None,
         bias: None,
+        late: None,
         y,
+        sum: None,
     };
     let units = m * (k / row.unit);
-    let p = GemvPush { rows: n, m, k, units, first: 0, stride: m, used: 1, sharing: 1 };
+    let p = GemvPush { rows: n, m, k, units, first: 0, stride: m, used: 1, sharing: 1, eps: 0.0 };
     let call = (row.gemv.launch(Arm::Dot4(planes)))(o, p, tile, form);
     launch_staged(&device, &call.stage().unwrap(), &call.args).unwrap();
     let mut bits = vec![0; (4 * n * m) as usize];

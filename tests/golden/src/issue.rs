@@ -51,9 +51,19 @@ pub fn line(row: &FormatRow, exact: Exact) -> Result<String, IssueError> {
     let [m, k] = MATRIX;
     let choice = row.choose(Shape { rows: 1, m, k, experts: false, exact }, &device());
     let (range, tile) = (BufferRange { buffer: BufferId(0), offset_bytes: 0, bytes: 0 }, choice.tile);
-    let o = GemvOperands { w: range, v: None, x: range, step: range, ids: None, bias: None, y: range };
+    let o = GemvOperands {
+        w: range,
+        v: None,
+        x: range,
+        step: range,
+        ids: None,
+        bias: None,
+        late: None,
+        y: range,
+        sum: None,
+    };
     let units = m * (k / row.unit);
-    let p = GemvPush { rows: 1, m, k, units, first: 0, stride: m, used: 1, sharing: 1 };
+    let p = GemvPush { rows: 1, m, k, units, first: 0, stride: m, used: 1, sharing: 1, eps: 0.0 };
     let staged = (row.gemv.launch(choice.arm))(o, p, tile, Form::default()).stage()?;
     let weights = f64::from(row.unit * tile.rows);
     let each = round(&staged.words)?.map(|n| f64::from(n) / weights);

@@ -10,10 +10,10 @@ use kiln_kernels::{
     half_rows::{self, HalfRowsPush},
 };
 
-use super::step::{Packed, Step};
+use super::step::{Packed, Step, squares_width};
 use super::{Piece, Planner, index};
 use crate::graph::{Op, TensorId, ValueId};
-use crate::plan::{PlanError, StepClass, Width, scratch::Scratch};
+use crate::plan::{Late, PlanError, StepClass, Width, scratch::Scratch};
 
 /// Rows that a matrix multiplies.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +46,6 @@ impl Planner<'_> {
         let whole = pieces.len() == 1;
         let fuses = self.fuse && whole && self.gemm(operands.wide, format, [rows, stride, k]).is_none();
         let fused = bias.filter(|_| fuses).map(|bias| self.floats(bias));
-        let form = Form { bias: fused.is_some(), ..Form::default() };
         for Piece { buffer, first, m } in pieces {
             if let Some(choice) = self.gemm(operands.wide, format, [rows, m, k]) {
                 let x = self.halves(step, operands, k, scratch)?;
@@ -63,9 +62,11 @@ impl Planner<'_> {
             };
             let launch = format.gemv.launch(choice.arm);
             let units = m * (k / format.unit);
-            let p = GemvPush { rows, m, k, units, first, stride, used: 1, sharing: 1 };
+            let (late, eps) = self.late(step, operands.value);
+            let form = Form { bias: fused.is_some(), late: late.is_some(), ..Form::default() };
+            let p = GemvPush { rows, m, k, units, first, stride, used: 1, sharing: 1, eps };
             let (w, bias) = (self.range(buffer), fused.map(|bias| self.range(bias)));
-            let o = GemvOperands { w, v: None, x, step: block, ids: None, bias, y };
+            let o = GemvOperands { w, v: None, x, step: block, ids: None, bias, late, y, sum: None };
             step.launch_because(&spec.name, launch(o, p, choice.tile, form), choice.reason);
         }
         if let Some(bias) = bias.filter(|_| fused.is_none()) {
@@ -149,7 +150,7 @@ impl Planner<'_> {
         }
         let width = usize::try_from(half_rows::row_bytes(1, k) / 4).unwrap_or(usize::MAX);
         let buffer = scratch.take(width, &mut self.buffers);
-        if let Some(old) = step.halves.insert(o.value, Packed { buffer, width }) {
+        if let Some(old) = step.halves.insert(o.value, Packed { buffer, width, late: None }) {
             scratch.give(old.buffer, old.width);
         }
         let y = self.range(buffer);
@@ -168,7 +169,28 @@ impl Planner<'_> {
     ) -> BufferRange {
         let width = usize::try_from(activations::row_bytes(planes, 1, k) / 4).unwrap_or(usize::MAX);
         let buffer = scratch.take(width, &mut self.buffers);
-        step.packed.insert(value, Packed { buffer, width });
+        step.packed.insert(value, Packed { buffer, width, late: None });
         self.range(buffer)
+    }
+
+    /// Room for a value in blocks whose scale comes late, and for the squares that it is made of.
+    pub(super) fn take_late(
+        &mut self,
+        step: &mut Step,
+        value: ValueId,
+        (k, eps): (u32, f32),
+        scratch: &mut Scratch,
+    ) -> [BufferRange; 2] {
+        let blocks = self.take_blocks(Planes::Two, step, Some(value), k, scratch);
+        let Some(packed) = step.packed.get_mut(&Some(value)) else { return [blocks; 2] };
+        let squares = scratch.take(squares_width(packed.width), &mut self.buffers);
+        packed.late = Some(Late { squares, eps });
+        [blocks, self.range(squares)]
+    }
+
+    /// The squares that the scale of a value's rows is made of, and what is added to their mean, where it comes late.
+    pub(super) fn late(&self, step: &Step, value: Option<ValueId>) -> (Option<BufferRange>, f32) {
+        let late = step.late(value);
+        (late.map(|late| self.range(late.squares)), late.map_or(0.0, |late| late.eps))
     }
 }

@@ -4,14 +4,18 @@ use kiln_kernels::{
     Call,
     activations::{self, Planes},
     attention::{self, Leaves},
-    gemv::{self, Arm, Form, GemvOperands, GemvPush, Shape},
+    gemv::{self, Arm, Ends, Form, GemvOperands, GemvPush, LATE, Shape, SumOperands},
     heads::{Heads, HeadsArgs, HeadsForm, HeadsPush},
+    late_norm::{LateNorm, LateNormArgs, LateNormPush},
     norm::{self, Norm, NormArgs, NormForm, NormPush},
 };
 
 use super::{Planner, Step, index, pages::LayerPages};
 use crate::graph::{Activation, Op, RopePairs, TensorId, ValueId};
 use crate::plan::{PlanError, StepClass, Width, runs::Run, scratch::Scratch};
+
+/// The form of a product that ends with a sum.
+const SUM: Form = Form { experts: false, bias: false, add: false, glu: None, late: false, ends: Ends::Sum };
 
 impl Planner<'_> {
     /// The longest run from node `at` on that this device has launches for.
@@ -42,6 +46,14 @@ impl Planner<'_> {
                     && self.matrix(v)?.1.len() == 1
                     && !self.is_wide(class, w)?
             }
+            (Run::Sum, [product, _, norm]) => {
+                let Op::Linear { weight, .. } = product.op else { return Ok(false) };
+                class.rows == 1
+                    && self.is_late(class, norm.output)?
+                    && self.matrix(weight)?.1.len() == 1
+                    && !self.is_wide(class, weight)?
+                    && self.tile_of_block(class, weight, SUM)?.is_some()
+            }
             (Run::Heads { .. }, [.., attention]) => {
                 let Op::Attention { attention: words, .. } = attention.op else { return Ok(false) };
                 attention::serves(index("a head", words.head_dim)?, self.context.kv_type)
@@ -67,6 +79,13 @@ impl Planner<'_> {
                 };
                 let Op::Glu { activation, .. } = glu.op else { return Ok(()) };
                 self.gated(step, x, (w, v), (activation, glu.output), scratch)
+            }
+            (Run::Sum, [product, sum, norm]) => {
+                let (Op::Linear { x, weight, .. }, Op::Add { a, .. }) = (product.op, sum.op) else {
+                    return Ok(());
+                };
+                let Op::RmsNorm { gain, eps, .. } = norm.op else { return Ok(()) };
+                self.sum(step, (x, weight), (a, sum.output), (gain, eps, norm.output), scratch)
             }
             (Run::Heads { .. }, [.., attention]) => {
                 let Op::Attention { k, v, layer, attention: words, .. } = attention.op else { return Ok(()) };
@@ -115,6 +134,28 @@ impl Planner<'_> {
         Ok((rows, blocks))
     }
 
+    /// Whether the scale of a norm comes with the products that read it: all of them multiply its blocks.
+    fn is_late(&self, class: StepClass, value: ValueId) -> Result<bool, PlanError> {
+        let whole = self.graph.widths[value.0].is_multiple_of(LATE as usize);
+        Ok(whole && self.wanted(class, value)? == (false, true))
+    }
+
+    /// The choice for a matrix where one launch leaves blocks of its results, where this device can.
+    fn tile_of_block(
+        &self,
+        class: StepClass,
+        weight: TensorId,
+        form: Form,
+    ) -> Result<Option<(gemv::Choice, gemv::Tile)>, PlanError> {
+        let shape = &self.graph.tensors[weight.0].shape;
+        let (m, k) = (index("a matrix's number of rows", shape[0])?, index("a row", shape[1])?);
+        let format = self.format(weight)?;
+        let shape = Shape { rows: class.rows, m, k, experts: false, exact: self.exact };
+        let choice = format.choose(shape, self.caps);
+        let tile = format.tile_of_block(&choice, form, self.caps);
+        Ok(tile.filter(|_| m.is_multiple_of(activations::BLOCK)).map(|tile| (choice, tile)))
+    }
+
     /// Whether the rows of a step are multiplied with a tensor as matrices.
     fn is_wide(&self, class: StepClass, weight: TensorId) -> Result<bool, PlanError> {
         let shape = &self.graph.tensors[weight.0].shape;
@@ -150,6 +191,29 @@ impl Planner<'_> {
         let n = index("a row", width)?;
         let (rows, blocks) = self.wanted(step.class, last.output)?;
         let (x, b) = (self.range(step.values[&x]), b.map(|b| self.range(step.values[&b])));
+        if g.is_none() && self.is_late(step.class, last.output)? {
+            let s = before.last().map(|sum| {
+                let buffer = scratch.take(width, &mut self.buffers);
+                step.values.insert(sum.output, buffer);
+                self.range(buffer)
+            });
+            let [q, squares] = self.take_late(step, last.output, (n, eps), scratch);
+            let w = self.floats(gain);
+            let args = LateNormArgs {
+                x: x.into(),
+                b: b.map(Into::into),
+                w: self.range(w).into(),
+                step: self.range(self.fixed.step).into(),
+                s: s.map(Into::into),
+                q: q.into(),
+                squares: squares.into(),
+                p: LateNormPush { rows: step.class.rows, n },
+            };
+            let kernel = LateNorm::new(b.is_some(), gemv::subgroup(self.caps));
+            let reason = format!("{}; its scale comes with the products that read it", run.reason());
+            step.launch_because(&self.graph.tensors[gain.0].name, Call::new(kernel, &args), reason);
+            return Ok(());
+        }
         let mut room = |value: ValueId, planner: &mut Self| {
             let buffer = scratch.take(width, &mut planner.buffers);
             step.values.insert(value, buffer);
@@ -204,18 +268,77 @@ impl Planner<'_> {
             Arm::Float => self.rows(operands)?,
         };
         let launch = format.gemv.launch(choice.arm);
-        let y = scratch.take(self.graph.widths[output.0], &mut self.buffers);
-        step.values.insert(output, y);
         let glu = Some(match activation {
             Activation::Silu => gemv::Activation::Silu,
             Activation::GeluTanh => gemv::Activation::Gelu,
         });
-        let p =
-            GemvPush { rows, m, k, units: m * (k / format.unit), first: 0, stride: m, used: 1, sharing: 1 };
-        let (w, v, y) = (self.range(gate.buffer), Some(self.range(up.buffer)), self.range(y));
-        let o = GemvOperands { w, v, x, step: operands.block, ids: None, bias: None, y };
-        let reason = format!("{}; {}", Run::Gated.reason(), choice.reason);
-        step.launch_because(&spec.name, launch(o, p, choice.tile, Form { glu, ..Form::default() }), reason);
+        let (late, eps) = self.late(step, operands.value);
+        let form = Form { glu, late: late.is_some(), ..Form::default() };
+        let in_blocks = Form { ends: Ends::Blocks, ..form };
+        let alone = rows == 1 && self.wanted(step.class, output)? == (false, true);
+        let own = self.tile_of_block(step.class, w, in_blocks)?.filter(|_| alone);
+        let (form, tile) = own.map_or((form, choice.tile), |(_, tile)| (in_blocks, tile));
+        let y = if form.ends == Ends::Blocks {
+            self.take_blocks(Planes::Two, step, Some(output), m, scratch)
+        } else {
+            let y = scratch.take(self.graph.widths[output.0], &mut self.buffers);
+            step.values.insert(output, y);
+            self.range(y)
+        };
+        let units = m * (k / format.unit);
+        let p = GemvPush { rows, m, k, units, first: 0, stride: m, used: 1, sharing: 1, eps };
+        let (w, v) = (self.range(gate.buffer), Some(self.range(up.buffer)));
+        let o = GemvOperands { w, v, x, step: operands.block, ids: None, bias: None, late, y, sum: None };
+        let left = if form.ends == Ends::Blocks {
+            "; left as blocks, since every reader multiplies integers"
+        } else {
+            ""
+        };
+        let reason = format!("{}; {}{left}", Run::Gated.reason(), choice.reason);
+        step.launch_because(&spec.name, launch(o, p, tile, form), reason);
+        Ok(())
+    }
+
+    /// A product, the sum of it and `a`, and the norm of that without its scale.
+    fn sum(
+        &mut self,
+        step: &mut Step,
+        (x, weight): (ValueId, TensorId),
+        (a, sum): (ValueId, ValueId),
+        (gain, eps, normed): (TensorId, f32, ValueId),
+        scratch: &mut Scratch,
+    ) -> Result<(), PlanError> {
+        let missing = PlanError::Word { word: "a sum that no launch makes" };
+        let Some((choice, tile)) = self.tile_of_block(step.class, weight, SUM)? else { return Err(missing) };
+        let (format, pieces) = self.matrix(weight)?;
+        let Some(piece) = pieces.first() else { return Err(missing) };
+        let spec = &self.graph.tensors[weight.0];
+        let (m, k) = (piece.m, index("a row", spec.shape[1])?);
+        let rows = step.class.rows;
+        let operands = self.operands(step, x);
+        let x = self.blocks(Planes::Two, step, operands, k, scratch)?;
+        let (late, own_eps) = self.late(step, operands.value);
+        let form = Form { late: late.is_some(), ..SUM };
+        let y = scratch.take(self.graph.widths[sum.0], &mut self.buffers);
+        step.values.insert(sum, y);
+        let [packed, squares] = self.take_late(step, normed, (m, eps), scratch);
+        let gain = self.floats(gain);
+        let (gain, residual) = (self.range(gain), self.range(step.values[&a]));
+        let units = m * (k / format.unit);
+        let p = GemvPush { rows, m, k, units, first: 0, stride: m, used: 1, sharing: 1, eps: own_eps };
+        let o = GemvOperands {
+            w: self.range(piece.buffer),
+            v: None,
+            x,
+            step: operands.block,
+            ids: None,
+            bias: None,
+            late,
+            y: self.range(y),
+            sum: Some(SumOperands { residual, gain, packed, squares }),
+        };
+        let reason = format!("{}; {}", Run::Sum.reason(), choice.reason);
+        step.launch_because(&spec.name, (format.gemv.launch(choice.arm))(o, p, tile, form), reason);
         Ok(())
     }
 

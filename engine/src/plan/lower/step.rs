@@ -2,16 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use kiln_kernels::Call;
+use kiln_kernels::{Call, activations::FIELDS};
 
 use crate::graph::ValueId;
-use crate::plan::{Kept, PlannedLaunch, PlannedWord, StepClass, scratch::Scratch};
+use crate::plan::{Kept, Late, PlannedLaunch, PlannedWord, StepClass, scratch::Scratch};
 
 /// Where a value is as an arm takes it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Packed {
     pub(super) buffer: usize,
     pub(super) width: usize,
+    /// What the scale of its rows is made of, where that comes late.
+    pub(super) late: Option<Late>,
+}
+
+/// Words of a row's sums of squares, beside blocks of two planes of so many words.
+pub(super) const fn squares_width(packed_width: usize) -> usize {
+    packed_width / (4 * FIELDS as usize)
 }
 
 /// A step being planned.
@@ -37,13 +44,24 @@ impl Step {
     pub(super) fn forget_packed(&mut self, value: Option<ValueId>, scratch: &mut Scratch) {
         for packed in [self.packed.remove(&value), self.halves.remove(&value)].into_iter().flatten() {
             scratch.give(packed.buffer, packed.width);
+            if let Some(late) = packed.late {
+                scratch.give(late.squares, squares_width(packed.width));
+            }
         }
+    }
+
+    /// What the scale of a value's rows is made of, where that comes late.
+    pub(super) fn late(&self, value: Option<ValueId>) -> Option<Late> {
+        self.packed.get(&value).and_then(|packed| packed.late)
     }
 
     /// Where a value is: as f32, in blocks.
     pub(super) fn kept(&self, value: ValueId) -> Vec<Kept> {
         let rows = self.values.get(&value).map(|buffer| Kept::Rows(*buffer));
-        let blocks = self.packed.get(&Some(value)).map(|blocks| Kept::Blocks(blocks.buffer));
+        let blocks = self.packed.get(&Some(value)).map(|packed| match packed.late {
+            None => Kept::Blocks(packed.buffer),
+            Some(late) => Kept::Late { blocks: packed.buffer, late },
+        });
         rows.into_iter().chain(blocks).collect()
     }
 
