@@ -1,10 +1,10 @@
 //! The choice of each output among its candidates.
 //!
 //! Shapes: as for [`gather`](super::gather); chosen `[outputs]` u32, 0xffffffff where nothing can be chosen: a logit is
-//! NaN or +∞, or none is above −∞. A workgroup owns an output. A lone candidate, as greedy choices have, is chosen; among
-//! several it finds the least that top-k keeps, then top-p and min-p, then the one that the draw falls on, each in digits
-//! of four bits: sums by digit, then the digit where the
-//! running sum reaches what is sought. Traffic: 8 bytes per candidate for each of up to 33 passes, from the cache.
+//! NaN or +∞, or none is above −∞. A workgroup owns an output. Where the best alone is left, as for greedy choices,
+//! it takes that; else it finds the least that top-k keeps, then top-p and min-p, then the one that the draw falls on,
+//! each in digits of four bits: sums by digit, then the digit where the running sum reaches what is sought.
+//! Traffic: 8 bytes per candidate for each of up to 33 passes, from the cache.
 //! Numerics: integers, and [`Weigh`](super::Weigh)'s weights.
 
 use kiln_dsl::prelude::*;
@@ -61,12 +61,12 @@ pub fn sample_pick(
     }
     let t = local_id();
     let (start, m) = (o * p.n, counts[o]);
-    // The only candidate is the best, which every filter keeps.
-    if m == 1 {
-        if t == 0 {
-            let only = list[start];
-            chosen[o] = select(only.x() <= LOWEST, NO_CHOICE, (only.y() >> 12) ^ 0xfffff);
-        }
+    let row = output_row(&step, o);
+    let line = row_slot(&step, row) * SAMPLER_WORDS;
+    let top_k = samplers[line];
+    // The best alone is left: a search of every digit would find it too.
+    if m == 1 || top_k == 1 {
+        best_of(&list, start, m, &chosen, o, t);
         return;
     }
     let n_chunks = div_ceil(p.n, p.chunk);
@@ -82,11 +82,8 @@ pub fn sample_pick(
     }
     fold_best(&firsts, t);
     let first = logit(firsts[0]);
-    let row = output_row(&step, o);
-    let line = row_slot(&step, row) * SAMPLER_WORDS;
     let (rate, reach) = (bitcast::<f32, u32>(samplers[line + 3]), bitcast::<f32, u32>(samplers[line + 4]));
 
-    let top_k = samplers[line];
     let counted = select(top_k > 0 && top_k < m, m, 0);
     if t == 0 {
         state[SOUGHT_LO] = top_k;
@@ -164,6 +161,34 @@ pub fn sample_pick(
     if t == 0 {
         let none = firsts[0] == BROKEN || firsts[0] <= LOWEST;
         chosen[o] = select(none, NO_CHOICE, (state[FOUND_ID] >> 12) ^ 0xfffff);
+    }
+}
+
+/// Chooses the best of the candidates, of equals the lowest id.
+#[device]
+fn best_of(list: &Buf<Vec2<u32>>, start: u32, m: u32, chosen: &BufMut<u32>, o: u32, t: u32) {
+    // The best logit, and the lowest id that has it: ids are from the highest down.
+    let most = Shared::<u32>::new(2);
+    if t < 2 {
+        most[t] = 0;
+    }
+    barrier();
+    let mut key = 0;
+    for i in (t..m).step_by(LOCAL_SIZE) {
+        key = max(key, list[start + i].x());
+    }
+    atomic::max(&most[0], key);
+    barrier();
+    let top = most[0];
+    let mut id = 0;
+    for i in (t..m).step_by(LOCAL_SIZE) {
+        let candidate = list[start + i];
+        id = max(id, select(candidate.x() == top, candidate.y(), 0));
+    }
+    atomic::max(&most[1], id);
+    barrier();
+    if t == 0 {
+        chosen[o] = select(top <= LOWEST, NO_CHOICE, (most[1] >> 12) ^ 0xfffff);
     }
 }
 
