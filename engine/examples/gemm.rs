@@ -1,34 +1,37 @@
-//! Times a product on cooperative matrices: `gemm TYPE N M K [resident] [SHAPE...]`, TYPE being f16, s8 or a format such as
-//! Q4_K, a shape `TILE_NxMxK/SUBGROUPS_NxM/MATRIX_NxMxK/LANES` and perhaps `/SCHEDULE`: what differs from the plain one,
-//! as in `slices=2+spread`.
+//! Times a product on cooperative matrices: `gemm TYPE N M K [resident] [times=N] [SHAPE...]`, TYPE being f16, s8 or a
+//! format such as Q4_K, a shape `TILE_NxMxK/SUBGROUPS_NxM/MATRIX_NxMxK/LANES` and perhaps `/SCHEDULE`: what differs from
+//! the plain one, as in `slices=2+across`.
 //!
 //! For each shape: sampled elements are compared with the host, then the median of launches is printed, by the device's
-//! own clock. Weights rotate, so that they come from memory, unless they are to be resident: then caches may hold them.
+//! own clock; with `times`, the median of so many such, all shapes taking turns, and the least and the most. Weights
+//! rotate, so that they come from memory, unless they are to be resident: then caches may hold them.
 
 use std::{
     error::Error,
     time::{Duration, Instant},
 };
 
-use kiln_abi::{BufferRange, Device};
+use kiln_abi::{BufferRange, Device, StagedKernel};
 use kiln_kernels::{
     Call, FormatRow, Registry,
     conformance::{Random, u32_bytes},
     gemm::{
         GemmDecodedPush, GemmF16, GemmOperands, GemmS8, KhrShape, Schedule,
         khr::{GemmKhrArgs, GemmPush},
+        plain_shape,
     },
     step::{StepRow, step_block},
 };
-use kiln_runtime::{Gpu, RecordOptions, RuntimeOptions};
+use kiln_runtime::{Gpu, Prepared, RecordOptions, RuntimeOptions};
 
 const LAUNCHES: usize = 20;
 const WARM_UP: Duration = Duration::from_millis(300);
+/// Of a shape, once the device is warm.
+const TURN: Duration = Duration::from_millis(10);
 /// Copies of W together have at least so many bytes, more than caches hold.
 const ROTATED_BYTES: usize = 256 << 20;
 
-const USAGE: &str =
-    "usage: gemm f16|s8|FORMAT N M K [resident] [TILE_NxMxK/SUBGROUPS_NxM/MATRIX_NxMxK/LANES[/SCHEDULE]...]";
+const USAGE: &str = "usage: gemm f16|s8|FORMAT N M K [resident] [times=N] [TILE_NxMxK/SUBGROUPS_NxM/MATRIX_NxMxK/LANES[/SCHEDULE]...]";
 
 fn numbers<const N: usize>(text: &str) -> Result<[u32; N], Box<dyn Error>> {
     let numbers = text.split('x').map(str::parse).collect::<Result<Vec<u32>, _>>()?;
@@ -54,13 +57,11 @@ fn of_schedule(text: &str) -> Result<Schedule, Box<dyn Error>> {
     for part in text.split('+') {
         match part.split_once('=').unwrap_or((part, "")) {
             ("slices", n) => schedule.slices = n.parse()?,
-            ("buffers", n) => schedule.buffers = n.parse()?,
-            ("ahead", n) => schedule.ahead = n.parse()?,
-            ("spread", "") => schedule.spread = true,
-            ("early", "") => schedule.early = true,
-            ("rows", "") => schedule.by_rows = true,
+            ("across", "") => schedule.across = true,
+            ("eager", "") => schedule.eager = true,
+            ("matrices", "") => schedule.matrices = true,
             _ => {
-                let known = "slices=N, buffers=N, ahead=N, spread, early, rows";
+                let known = "slices=N, across, eager, matrices";
                 return Err(format!("{part}: a schedule has {known}, joined by +").into());
             }
         }
@@ -72,27 +73,44 @@ fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let (ty, size) = (args.first().ok_or(USAGE)?, args.get(1..4).ok_or(USAGE)?.join("x"));
     let [n, m, k] = numbers(&size)?;
-    let (deep, depth) = if ty == "s8" { (128, 32) } else { (64, 16) };
-    let usual = KhrShape {
-        tile: [128, 128, deep],
-        subgroups: [2, 4],
-        matrix: [16, 16, depth],
-        lanes: 32,
-        schedule: Schedule::PLAIN,
-    };
-    let (resident, shapes) = match &args[4..] {
-        [first, shapes @ ..] if first == "resident" => (true, shapes),
-        shapes => (false, shapes),
-    };
-    let shapes = match shapes {
-        [] => vec![usual],
-        shapes => shapes.iter().map(|text| shape(text)).collect::<Result<_, _>>()?,
-    };
+    let (mut resident, mut times, mut shapes) = (false, 1, Vec::new());
+    for word in &args[4..] {
+        match word.split_once("times=") {
+            Some(("", n)) => times = n.parse::<u32>()?.max(1),
+            _ if word == "resident" => resident = true,
+            _ => shapes.push(shape(word)?),
+        }
+    }
+    if shapes.is_empty() {
+        shapes.push(plain_shape(ty == "s8", [n, m]));
+    }
     let gpu = Gpu::open(&RuntimeOptions::default())?;
     let product = Product::new(&gpu, ty, GemmPush { n, m, k }, resident)?;
-    for shape in shapes {
-        match product.timed(&gpu, shape) {
-            Ok(text) => println!("{ty} {n} x {m} x {k}, {shape:?}: {text}"),
+    let mut prepared: Vec<_> = product.prepared(&gpu, &shapes);
+    let started = Instant::now();
+    let mut ns = vec![Vec::new(); shapes.len()];
+    for time in 0..times {
+        for (i, shape) in shapes.iter().enumerate() {
+            let Ok(kernel) = &prepared[i] else { continue };
+            let warm_up = if started.elapsed() < WARM_UP { WARM_UP } else { TURN };
+            let timed = product.timed(&gpu, *shape, kernel, warm_up, time == 0);
+            match timed {
+                Ok(median) => ns[i].push(median),
+                Err(why) => prepared[i] = Err(why.to_string()),
+            }
+        }
+    }
+    let tera = |ns: f64| 2.0 * f64::from(n) * f64::from(m) * f64::from(k) / ns / 1000.0;
+    for ((shape, prepared), mut ns) in shapes.iter().zip(prepared).zip(ns) {
+        ns.sort_by(f64::total_cmp);
+        match prepared {
+            Ok(_) => {
+                let [most, median, least] = [ns[0], ns[ns.len() / 2], ns[ns.len() - 1]].map(tera);
+                println!(
+                    "{ty} {n} x {m} x {k}, {shape:?}: {:.1} us, {median:.1} T/s, {least:.1} to {most:.1}",
+                    ns[ns.len() / 2] / 1e3
+                );
+            }
             Err(why) => println!("{ty} {n} x {m} x {k}, {shape:?}: {why}"),
         }
     }
@@ -171,33 +189,56 @@ impl Product {
         Ok(Product { p, call, rows: [x_values, w_values], decoded, exact: s8, slack, ws, y })
     }
 
-    fn timed(&self, gpu: &Gpu, shape: KhrShape) -> Result<String, Box<dyn Error>> {
-        let Schedule { buffers, ahead, spread, .. } = shape.schedule;
-        if self.decoded && (buffers, ahead, spread) != (1, 1, false) {
-            return Err("buffers, ahead and spread are schedules of f16 and s8 alone".into());
+    /// The shapes' pipelines, made side by side.
+    fn prepared(&self, gpu: &Gpu, shapes: &[KhrShape]) -> Vec<Result<Prepared, String>> {
+        let kernels: Vec<_> = shapes.iter().map(|shape| self.staged(*shape)).collect();
+        let prepare = |kernel: Result<StagedKernel, String>| {
+            kernel.and_then(|kernel| gpu.prepare(&kernel).map_err(|e| e.to_string()))
+        };
+        std::thread::scope(|s| {
+            let threads: Vec<_> = kernels.into_iter().map(|kernel| s.spawn(|| prepare(kernel))).collect();
+            let joined = |t: std::thread::ScopedJoinHandle<'_, _>| {
+                t.join().unwrap_or_else(|_| Err("the driver's compiler panicked".to_owned()))
+            };
+            threads.into_iter().map(joined).collect()
+        })
+    }
+
+    fn staged(&self, shape: KhrShape) -> Result<StagedKernel, String> {
+        if self.decoded && shape.schedule.eager {
+            return Err("eager is a schedule of f16 and s8 alone".into());
         }
-        let kernel = (self.call)(shape, self.ws[0]).stage()?;
-        let prepared = gpu.prepare(&kernel)?;
+        (self.call)(shape, self.ws[0]).stage().map_err(|e| e.to_string())
+    }
+
+    /// The median of launches once the device is warm, in nanoseconds.
+    fn timed(
+        &self,
+        gpu: &Gpu,
+        shape: KhrShape,
+        prepared: &Prepared,
+        warm_up: Duration,
+        compared: bool,
+    ) -> Result<f64, Box<dyn Error>> {
         let options = RecordOptions { timestamps: true, ..Default::default() };
         let mut recorder = gpu.recorder("gemm", options)?;
         for w in self.ws.iter().cycle().take(LAUNCHES) {
-            recorder.launch(&prepared, &(self.call)(shape, *w).args)?;
+            recorder.launch(prepared, &(self.call)(shape, *w).args)?;
         }
         let recorded = recorder.finish()?;
-        gpu.write(self.y.buffer, 0, &vec![0xff; self.y.bytes as usize])?;
-        recorded.run()?;
-        self.compare(gpu)?;
+        if compared {
+            gpu.write(self.y.buffer, 0, &vec![0xff; self.y.bytes as usize])?;
+            recorded.run()?;
+            self.compare(gpu)?;
+        }
         // An idle device's clocks take their time to rise.
         let started = Instant::now();
-        while started.elapsed() < WARM_UP {
+        while started.elapsed() < warm_up {
             recorded.run()?;
         }
         let mut ns: Vec<f64> = recorded.timings()?.unwrap_or_default().iter().map(|t| t.ns).collect();
         ns.sort_by(f64::total_cmp);
-        let GemmPush { n, m, k } = self.p;
-        let tera = |ns: f64| 2.0 * f64::from(n) * f64::from(m) * f64::from(k) / ns / 1000.0;
-        let (median, best) = (ns[ns.len() / 2], ns[0]);
-        Ok(format!("{:.1} us, {:.1} T/s, best {:.1}", median / 1e3, tera(median), tera(best)))
+        Ok(ns[ns.len() / 2])
     }
 
     /// Compares sampled elements of y with the host's.

@@ -162,6 +162,8 @@ fn many_rows_are_multiplied_as_matrices_where_a_device_has_them() {
     };
     let halves = [MatrixElem::F16, MatrixElem::F16, MatrixElem::F32, MatrixElem::F32];
     let card = with("a card", (32, 32), [16; 3], halves);
+    let mut roomy = with("a card with room", (32, 32), [16; 3], halves);
+    roomy.limits.max_workgroup_bytes = 48 << 10;
     let cpu = with("a CPU driver", (8, 8), [8; 3], halves);
     let bytes = with("bytes alone", (32, 32), [16, 16, 32], [MatrixElem::I8; 4]);
     let wide = with("subgroups of 64 alone", (64, 64), [16; 3], halves);
@@ -169,6 +171,15 @@ fn many_rows_are_multiplied_as_matrices_where_a_device_has_them() {
     // Bytes of the format's table, rows of x, rows of W and columns, device: the tile.
     let table = [
         (0, [512, 4096, 4096], &card, Some([128, 64, 64])),
+        (0, [512, 12288, 4096], &roomy, Some([128, 128, 64])),
+        (0, [512, 5120, 4096], &roomy, Some([128, 128, 64])),
+        (0, [512, 4992, 4096], &roomy, Some([128, 64, 64])),
+        (0, [512, 2048, 4096], &roomy, Some([128, 64, 64])),
+        (0, [512, 1024, 4096], &roomy, Some([64, 64, 64])),
+        (0, [64, 12288, 4096], &roomy, Some([64, 64, 64])),
+        (0, [65, 24576, 4096], &roomy, Some([128, 128, 64])),
+        (8192, [512, 12288, 4096], &roomy, Some([128, 128, 64])),
+        (16384, [512, 12288, 4096], &roomy, Some([128, 64, 64])),
         (0, [512, 1024, 4096], &card, Some([64, 64, 64])),
         (0, [512, 12288, 576], &card, Some([128, 64, 64])),
         (4096, [512, 4096, 4096], &card, Some([128, 64, 64])),
@@ -187,6 +198,9 @@ fn many_rows_are_multiplied_as_matrices_where_a_device_has_them() {
         let tile = found.as_ref().ok().map(|choice| choice.shape.tile);
         assert_eq!(tile, expected, "{size:?} on {}: {found:?}", caps.name);
     }
+    // Fewer workgroups than processors have twice the subgroups.
+    let plain = |m| gemm::plain_shape(true, [512, m]).schedule;
+    assert_eq!([4096, 12288].map(|m| (plain(m).slices, plain(m).eager)), [(2, false), (1, true)]);
 }
 
 #[test]

@@ -68,12 +68,12 @@ fn tile_product<T: Elem + tile::SumsTo<Sum>, Sum: Num + tile::TileElem + Carries
     barrier();
     for unit in (comptime!(shape.tile[2] / UNIT)..p.units).step_by(comptime!(shape.tile[2] / UNIT)) {
         let next = comptime!(source.load(unit));
-        comptime!(multiply::<T, Sum, V, N, M, K>(&memory, 0u32.read(), &acc, shape, &|_| ()));
+        comptime!(multiply::<T, Sum, V, N, M, K>(&memory, &acc, shape));
         barrier();
         comptime!(next.put(&memory));
         barrier();
     }
-    comptime!(multiply::<T, Sum, V, N, M, K>(&memory, 0u32.read(), &acc, shape, &|_| ()));
+    comptime!(multiply::<T, Sum, V, N, M, K>(&memory, &acc, shape));
     let strip = comptime!(shape.strip(V::BYTES, per_word));
     store_sums(&acc, &memory, y, p.n, p.m, 0, p.m, n0, m0, comptime!(shape), comptime!(strip));
 }

@@ -7,34 +7,41 @@ use kiln_abi::{
 
 use super::{KhrShape, Schedule, decoded};
 
-/// Shapes in falling order of their tiles: of a large card's matrices, then of a CPU driver's.
-const SHAPES: [KhrShape; 3] = [
-    KhrShape {
-        tile: [128, 64, 64],
-        subgroups: [2, 2],
-        matrix: [16, 16, 16],
-        lanes: 32,
-        schedule: Schedule::PLAIN,
-    },
-    KhrShape {
-        tile: [64, 64, 64],
-        subgroups: [2, 2],
-        matrix: [16, 16, 16],
-        lanes: 32,
-        schedule: Schedule::PLAIN,
-    },
-    KhrShape {
-        tile: [32, 16, 32],
-        subgroups: [2, 1],
-        matrix: [8, 8, 8],
-        lanes: 8,
-        schedule: Schedule::PLAIN,
+/// A shape, and the workgroups from which it fills a large card: with fewer a smaller one is better.
+struct Row {
+    from: u32,
+    shape: KhrShape,
+}
+
+/// Shapes in falling order of what they are worth once they fill a card: of a large card's matrices, then of a CPU
+/// driver's. As measured in 2026-11-30-h200-gemm.
+const SHAPES: [Row; 4] = [
+    Row { from: LARGE_FROM, shape: LARGE.on(Schedule { matrices: true, ..LARGE.schedule }) },
+    Row { from: 96, shape: KhrShape { tile: [128, 64, 64], ..LARGE.on(Schedule::PLAIN) } },
+    Row { from: 0, shape: KhrShape { tile: [64, 64, 64], ..LARGE.on(Schedule::PLAIN) } },
+    Row {
+        from: 0,
+        shape: KhrShape {
+            tile: [32, 16, 32],
+            subgroups: [2, 1],
+            matrix: [8, 8, 8],
+            lanes: 8,
+            schedule: Schedule::PLAIN,
+        },
     },
 ];
+/// Two such workgroups, whose sums are as many as registers hold, share a processor.
+const LARGE: KhrShape = KhrShape {
+    tile: [128, 128, 64],
+    subgroups: [2, 2],
+    matrix: [16, 16, 16],
+    lanes: 32,
+    schedule: Schedule { across: true, ..Schedule::PLAIN },
+};
+/// More workgroups than a large card has processors.
+const LARGE_FROM: u32 = 160;
 /// Rows of x from which a tile of them beats a row after the other.
 const FEWEST_ROWS: u32 = 32;
-/// Workgroups that fill a large card; where tiles are fewer, smaller ones are better.
-const WORKGROUPS: u32 = 96;
 /// Workgroup memory that every variant stays within.
 const WORKGROUP_BYTES: u32 = 48 << 10;
 
@@ -52,7 +59,20 @@ pub struct Choice {
 
 /// The shapes of the arm khr_f16 for a format whose table has so many bytes.
 pub fn shapes(table_bytes: u32) -> impl Iterator<Item = KhrShape> {
-    SHAPES.into_iter().filter(move |s| decoded::bytes(s, table_bytes) <= WORKGROUP_BYTES)
+    table(table_bytes).map(|row| row.shape)
+}
+
+fn table(table_bytes: u32) -> impl Iterator<Item = Row> {
+    SHAPES.into_iter().filter(move |row| decoded::bytes(&row.shape, table_bytes) <= WORKGROUP_BYTES)
+}
+
+/// The shape of a product of plain elements, halves or `bytes` of them, on a large card, for `n` rows of x and `m` of W.
+pub fn plain_shape(bytes: bool, [n, m]: [u32; 2]) -> KhrShape {
+    let shape = if bytes { KhrShape { tile: [128, 128, 128], matrix: [16, 16, 32], ..LARGE } } else { LARGE };
+    let filled = n.div_ceil(shape.tile[0]) * m.div_ceil(shape.tile[1]) >= LARGE_FROM;
+    // One workgroup a processor leaves room for twice the subgroups.
+    let slices = if filled { 1 } else { 2 };
+    shape.on(Schedule { slices, eager: filled, ..shape.schedule })
 }
 
 /// The shape for `m` rows of W, `rows` of x and `k` columns, or why there is none.
@@ -66,10 +86,13 @@ pub fn choose(table_bytes: u32, [rows, m, k]: [u32; 3], caps: &DeviceCaps) -> Re
     if !k.is_multiple_of(decoded::PER_WORD) {
         return Err(format!("rows of {k} elements are no whole words of {}", decoded::PER_WORD));
     }
-    let fitting: Vec<KhrShape> = shapes(table_bytes).filter(|s| runs(s, table_bytes, caps)).collect();
+    // Half a tile of rows that are not there costs as much as one of half the rows.
+    let fitting: Vec<Row> = table(table_bytes).filter(|row| runs(&row.shape, table_bytes, caps)).collect();
+    let used = |row: &&Row| row.shape.tile[0] < 2 * rows;
     let workgroups = |s: &KhrShape| rows.div_ceil(s.tile[0]) * m.div_ceil(s.tile[1]);
-    let filling = fitting.iter().find(|s| workgroups(s) >= WORKGROUPS).or(fitting.last());
-    let Some(&shape) = filling else {
+    let filling =
+        fitting.iter().filter(used).find(|row| workgroups(&row.shape) >= row.from).or(fitting.last());
+    let Some(&Row { shape, .. }) = filling else {
         return Err("the device multiplies no matrices of f16 in a shape that fits".to_owned());
     };
     let n = workgroups(&shape);

@@ -11,7 +11,13 @@
 use kiln_abi::{BufferRange, Kernel};
 use kiln_dsl::prelude::*;
 
-use super::{KhrShape, choice::shapes, khr::multiply, shape::Slab, sums::store_sums};
+use super::{
+    KhrShape,
+    choice::shapes,
+    khr::{multiply, tile_start},
+    shape::Slab,
+    sums::store_sums,
+};
 use crate::{
     Call, Format, Variant,
     arms::tensor_words,
@@ -46,7 +52,7 @@ pub struct GemmDecodedPush {
     local_size = shape.invocations(),
     subgroup = shape.lanes,
     workgroup_bytes = bytes(&shape, table_bytes(F::PLANES)),
-    grid = [p.m.div_ceil(shape.tile[1]), p.rows.div_ceil(shape.tile[0])],
+    grid = [comptime!(shape.groups(p.rows, p.m)[0]), comptime!(shape.groups(p.rows, p.m)[1])],
 )]
 pub fn gemm_decoded<F: TensorFormat>(
     #[len(tensor_words::<F>(p.m * (p.k / F::UNIT)))] w: &Buf<u32>,
@@ -58,8 +64,7 @@ pub fn gemm_decoded<F: TensorFormat>(
 ) {
     dims!(N = shape.matrix[0], M = shape.matrix[1], K = shape.matrix[2]);
     let n = n_rows(&step);
-    let n0 = workgroup_id_y() * comptime!(shape.tile[0]);
-    let m0 = workgroup_id_x() * comptime!(shape.tile[1]);
+    let (n0, m0) = tile_start(comptime!(shape));
     if n0 >= n {
         return;
     }
@@ -73,13 +78,14 @@ pub fn gemm_decoded<F: TensorFormat>(
     comptime!(first.put::<F>(&memory));
     barrier();
     for slab in 1..slabs {
+        // Up to the next barrier nothing branches, so that a driver decodes between multiply-adds.
         let next = comptime!(source.load::<F>(slab));
-        comptime!(multiply::<f16, f32, Vec4<u32>, N, M, K>(&memory, 0u32.read(), &acc, shape, &|_| ()));
+        comptime!(multiply::<f16, f32, Vec4<u32>, N, M, K>(&memory, &acc, shape));
         barrier();
         comptime!(next.put::<F>(&memory));
         barrier();
     }
-    comptime!(multiply::<f16, f32, Vec4<u32>, N, M, K>(&memory, 0u32.read(), &acc, shape, &|_| ()));
+    comptime!(multiply::<f16, f32, Vec4<u32>, N, M, K>(&memory, &acc, shape));
     let strip = comptime!(shape.strip(2 * PER_WORD, PER_WORD));
     store_sums(&acc, &memory, y, n, p.m, p.first, p.stride, n0, m0, comptime!(shape), comptime!(strip));
 }
@@ -278,7 +284,11 @@ fn cases<F: Format>(shape: KhrShape) -> Vec<Case> {
     let [n, m, _] = shape.tile;
     let k = F::BLK.max(F::UNIT).max(PER_WORD);
     // Several slabs, the last in part where blocks allow.
-    let several = if k < shape.tile[2] { 5 } else { 2 };
+    let several = match k / shape.tile[2] {
+        0 => 5,
+        1 => 2,
+        _ => 1,
+    };
     let cases =
         [(n + 3, m + 4, several * k, (4, 8)), (1, 5, k, (0, 0)), (n, m, 64_u32.next_multiple_of(k), (1, 2))];
     cases.map(|(n, m, k, place)| case::<F>(shape, (n, m, k), place)).into()

@@ -5,6 +5,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     KhrShape, Schedule,
+    choice::plain_shape,
     khr::{GemmKhr, GemmKhrArgs, GemmPush},
 };
 use crate::{
@@ -16,36 +17,30 @@ use crate::{
 /// The kernel on f16.
 pub type GemmF16 = GemmKhr<f16, f32, Vec4<u32>>;
 
-const WIDE: KhrShape = KhrShape {
-    tile: [128, 128, 64],
-    subgroups: [2, 4],
-    matrix: [16, 16, 16],
-    lanes: 32,
-    schedule: Schedule::PLAIN,
-};
-const SLICED: Schedule = Schedule { slices: 2, ahead: 2, spread: true, early: true, ..Schedule::PLAIN };
-const DOUBLE: Schedule = Schedule { buffers: 2, by_rows: true, ..Schedule::PLAIN };
+const SLICED: Schedule = Schedule { slices: 2, across: true, ..Schedule::PLAIN };
+const EAGER: Schedule = Schedule { across: true, eager: true, ..Schedule::PLAIN };
 
-/// The fastest shape of a large card, and one of a CPU driver's matrices; the schedules of the study on small tiles.
-const SHAPES: [KhrShape; 6] = [
-    WIDE,
-    KhrShape::NARROW,
-    KhrShape { tile: [64, 64, 64], subgroups: [2, 2], ..WIDE.on(SLICED) },
-    KhrShape { tile: [64, 32, 32], subgroups: [2, 2], ..WIDE.on(DOUBLE) },
-    KhrShape { tile: [32, 16, 32], ..KhrShape::NARROW.on(SLICED) },
-    KhrShape::NARROW.on(DOUBLE),
-];
+/// The shapes of a large card, for many tiles and for few, and of a CPU driver's matrices.
+fn shapes() -> [KhrShape; 5] {
+    [
+        plain_shape(false, [512, 12288]),
+        plain_shape(false, [512, 4096]),
+        KhrShape::NARROW,
+        KhrShape { tile: [32, 16, 32], ..KhrShape::NARROW.on(SLICED) },
+        KhrShape::NARROW.on(EAGER),
+    ]
+}
 
 /// The variants.
 pub fn variants() -> Vec<Variant> {
-    SHAPES.map(|s| Variant::new("gemm", GemmF16::new(s), move || cases(s))).into()
+    shapes().map(|s| Variant::new("gemm", GemmF16::new(s), move || cases(s))).into()
 }
 
 /// One tile and several, edges along every axis, rows of y that do not start at 16 bytes; many slabs and a part of one.
 fn cases(shape: KhrShape) -> Vec<Case> {
     let [n, m, k] = shape.tile;
     let mut shapes = vec![(n, m, 2 * k), (n + 3, m + 4, k + 8), (1, 5, 8), (n, m + 2, k)];
-    if shape.schedule != Schedule::PLAIN {
+    if shape.schedule.slices > 1 || shape.lanes < 32 {
         shapes.push((n, m, 5 * k + 8));
     }
     shapes.into_iter().map(|size| case(shape, size)).collect()

@@ -5,6 +5,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     KhrShape, Schedule,
+    choice::plain_shape,
     khr::{GemmKhr, GemmKhrArgs, GemmPush},
 };
 use crate::{
@@ -17,34 +18,22 @@ pub type GemmS8 = GemmKhr<i8, i32, Vec4<u32>>;
 /// The same in words of 8 bytes, for matrices of 8 columns.
 pub type GemmS8Narrow = GemmKhr<i8, i32, Vec2<u32>>;
 
-const WIDE: KhrShape = KhrShape {
-    tile: [128, 128, 128],
-    subgroups: [2, 4],
-    matrix: [16, 16, 32],
-    lanes: 32,
-    schedule: Schedule::PLAIN,
-};
-const SLICED: Schedule = Schedule { slices: 2, buffers: 2, spread: true, ..Schedule::PLAIN };
-const DOUBLE: Schedule = Schedule { buffers: 2, ahead: 2, early: true, by_rows: true, ..Schedule::PLAIN };
+const EAGER: Schedule = Schedule { across: true, eager: true, ..Schedule::PLAIN };
 
-/// The fastest shape of a large card, and one of a CPU driver's matrices; schedules of the study on small tiles.
+/// The shapes of a large card, for many tiles and for few, and of a CPU driver's matrices.
 pub fn variants() -> Vec<Variant> {
-    let sliced = KhrShape { tile: [64, 64, 64], subgroups: [2, 2], ..WIDE.on(SLICED) };
-    vec![
-        Variant::new("gemm", GemmS8::new(WIDE), || cases::<Vec4<u32>>(WIDE)),
-        Variant::new("gemm", GemmS8::new(sliced), move || cases::<Vec4<u32>>(sliced)),
-        Variant::new("gemm", GemmS8Narrow::new(KhrShape::NARROW), || cases::<Vec2<u32>>(KhrShape::NARROW)),
-        Variant::new("gemm", GemmS8Narrow::new(KhrShape::NARROW.on(DOUBLE)), || {
-            cases::<Vec2<u32>>(KhrShape::NARROW.on(DOUBLE))
-        }),
-    ]
+    let wide = |s: KhrShape| Variant::new("gemm", GemmS8::new(s), move || cases::<Vec4<u32>>(s));
+    let narrow = |s: KhrShape| Variant::new("gemm", GemmS8Narrow::new(s), move || cases::<Vec2<u32>>(s));
+    let large = [[512, 12288], [512, 4096]].map(|size| wide(plain_shape(true, size)));
+    let small = [KhrShape::NARROW, KhrShape::NARROW.on(EAGER)].map(narrow);
+    large.into_iter().chain(small).collect()
 }
 
 /// One tile and several, edges along every axis, rows of y that do not start at 16 bytes; many slabs and a part of one.
 fn cases<V: Vector<Elem = u32> + tile::Carries<i8> + tile::Carries<i32>>(shape: KhrShape) -> Vec<Case> {
     let [n, m, k] = shape.tile;
     let mut shapes = vec![(n, m, 2 * k), (n + 3, m + 4, k + 16), (1, 5, 16), (n, m + 2, k)];
-    if shape.schedule != Schedule::PLAIN {
+    if shape.schedule.slices > 1 || shape.lanes < 32 {
         shapes.push((n, m, 5 * k + 16));
     }
     shapes.into_iter().map(|size| case::<V>(shape, size)).collect()

@@ -11,7 +11,7 @@ mod khr_s8;
 mod shape;
 mod sums;
 
-pub use choice::{Choice, choose};
+pub use choice::{Choice, choose, plain_shape};
 pub use decoded::{GemmDecodedPush, GemmOperands, table_bytes};
 pub use khr::multiply;
 pub use khr_f16::GemmF16;

@@ -23,29 +23,17 @@ pub struct Schedule {
     /// Groups of subgroups that share the columns of a slab: each multiplies its part of them onto sums of its own, which
     /// are added in the end. Where a group is small its subgroups hold more, and read less for a product.
     pub slices: u32,
-    /// Slabs in workgroup memory: with two, one is stored while the other is multiplied, and a step has one barrier.
-    pub buffers: u32,
-    /// Slabs on their way in registers.
-    pub ahead: u32,
-    /// Whether a slab is asked for between the multiply-adds of a step, not before them.
-    pub spread: bool,
-    /// Whether the factors of a multiply-add are loaded before those of the last one are used.
-    pub early: bool,
-    /// Whether a tile goes to y row by row, not matrix by matrix.
-    pub by_rows: bool,
+    /// Whether workgroups that follow each other share rows of W, which are too many for a cache, rather than of x.
+    pub across: bool,
+    /// Whether an invocation asks for the next slab before all have stored this one.
+    pub eager: bool,
+    /// Whether a whole tile goes to y matrix by matrix: that takes longer than row by row, but fewer registers.
+    pub matrices: bool,
 }
 
 impl Schedule {
-    /// One slice, one buffer, one slab ahead, each thing after the other.
-    pub const PLAIN: Schedule =
-        Schedule { slices: 1, buffers: 1, ahead: 1, spread: false, early: false, by_rows: false };
-}
-
-impl Schedule {
-    /// Whether sums go to y through workgroup memory even where a tile is whole; slices are added there.
-    pub const fn sums_by_rows(&self) -> bool {
-        self.by_rows || self.slices > 1
-    }
+    /// One slice, each thing after the other.
+    pub const PLAIN: Schedule = Schedule { slices: 1, across: false, eager: false, matrices: false };
 }
 
 impl KhrShape {
@@ -66,6 +54,12 @@ impl KhrShape {
     /// Subgroups of the workgroup.
     pub const fn all_subgroups(&self) -> u32 {
         self.subgroups[0] * self.subgroups[1] * self.schedule.slices
+    }
+
+    /// Workgroups along x and along y of the grid.
+    pub fn groups(&self, n: u32, m: u32) -> [u32; 2] {
+        let (n, m) = (n.div_ceil(self.tile[0]), m.div_ceil(self.tile[1]));
+        if self.schedule.across { [n, m] } else { [m, n] }
     }
 
     /// Invocations of the workgroup.
@@ -96,15 +90,11 @@ impl KhrShape {
         self.slab(self.tile[0], per_word).staged()
     }
 
-    /// Words of a buffer: a slab of x and one of W behind it.
-    pub const fn buffer_words(&self, per_word: u32) -> u32 {
-        self.x_words(per_word) + self.slab(self.tile[1], per_word).staged()
-    }
-
-    /// Words of workgroup memory, of `bytes` bytes and `per_word` elements: its buffers, or what sums need on their way.
+    /// Words of workgroup memory, of `bytes` bytes and `per_word` elements: a slab of x and one of W behind it, or what
+    /// sums need on their way.
     pub const fn memory_words(&self, bytes: u32, per_word: u32) -> u32 {
-        let (slabs, strips) =
-            (self.schedule.buffers * self.buffer_words(per_word), self.strips(1, bytes).words());
+        let slabs = self.x_words(per_word) + self.slab(self.tile[1], per_word).staged();
+        let strips = self.strips(1, bytes).words();
         if slabs > strips { slabs } else { strips }
     }
 
@@ -149,14 +139,13 @@ impl fmt::Debug for KhrShape {
     }
 }
 
-/// `slices=2+spread`: what differs from the plain schedule.
+/// `slices=2+across`: what differs from the plain schedule.
 impl fmt::Debug for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts = [("slices", self.slices), ("buffers", self.buffers), ("ahead", self.ahead)];
-        let counts = counts.into_iter().filter(|(_, n)| *n != 1).map(|(name, n)| format!("{name}={n}"));
-        let flags = [("spread", self.spread), ("early", self.early), ("rows", self.by_rows)];
+        let slices = (self.slices != 1).then(|| format!("slices={}", self.slices));
+        let flags = [("across", self.across), ("eager", self.eager), ("matrices", self.matrices)];
         let flags = flags.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_owned());
-        f.write_str(&counts.chain(flags).collect::<Vec<_>>().join("+"))
+        f.write_str(&slices.into_iter().chain(flags).collect::<Vec<_>>().join("+"))
     }
 }
 
@@ -185,6 +174,11 @@ impl Slab {
     /// Words that one invocation copies, at most.
     pub const fn each(&self) -> u32 {
         (self.rows * self.words).div_ceil(self.invocations)
+    }
+
+    /// Whether a turn of all invocations is whole rows, so that each stays in its column.
+    pub const fn straight(&self) -> bool {
+        self.even() && self.invocations.is_multiple_of(self.words)
     }
 
     /// Whether every invocation copies as many.
@@ -222,6 +216,19 @@ impl Strips {
     /// Words of them all.
     pub const fn words(&self) -> u32 {
         self.subgroups * self.own()
+    }
+
+    /// Whether a turn of so many lanes takes whole rows, or whole turns a row, and a strip so many turns.
+    pub const fn straight(&self, lanes: u32) -> bool {
+        (lanes.is_multiple_of(self.columns) || self.columns.is_multiple_of(lanes))
+            && self.sums().is_multiple_of(lanes)
+            && self.columns.is_multiple_of(self.word)
+            && lanes.is_multiple_of(self.word)
+    }
+
+    /// How far a lane's sum of each turn is from its first: rows, columns.
+    pub fn turns(&self, lanes: u32) -> Vec<(u32, u32)> {
+        (0..self.sums()).step_by(lanes as usize).map(|at| (at / self.columns, at % self.columns)).collect()
     }
 
     /// Sums of one subgroup's.
