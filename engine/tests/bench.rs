@@ -46,7 +46,6 @@ const OPTIONS: BenchOptions = BenchOptions {
     run_ahead: 2,
     class: AccuracyClass::F16,
     whole_keys: false,
-    raw_heads: false,
     profile: false,
     falsify: None,
 };
@@ -94,10 +93,6 @@ fn every_model_passes_the_gate_and_is_measured() {
     }
     let gpu = open();
     for (name, file) in planned(&gpu) {
-        if ["llama", "qwen3"].contains(&&*name) {
-            let raw = bench(&gpu, &file, BenchOptions { raw_heads: true, ..OPTIONS });
-            raw.unwrap_or_else(|why| panic!("{name}, raw heads: {why}"));
-        }
         let report = bench(&gpu, &file, OPTIONS).unwrap_or_else(|why| panic!("{name}: {why}"));
         println!("{name}: {:?}", report.parity);
         assert!(report.parity.kinds > 20 && report.parity.outputs > 20 * 50, "{name}: {:?}", report.parity);

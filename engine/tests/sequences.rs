@@ -25,9 +25,7 @@ const OPTIONS: PlanOptions = PlanOptions::new(ContextWish::Exactly(N_CTX));
 #[test]
 fn sequences_in_one_command_get_what_each_gets_alone() {
     let Some(gpu) = gpu() else { return };
-    // A step of one row makes heads ready where it attends, steps of more do not.
-    let options = PlanOptions { n_pages: Some(48), raw_heads: true, ..OPTIONS };
-    let model = load(&gpu, &tiny("llama").file(), options);
+    let model = load(&gpu, &tiny("llama").file(), PlanOptions { n_pages: Some(48), ..OPTIONS });
     // Prompts before, at and past the seam of a page.
     let prompt = |i: usize| ids(i, [3, 255, 17, 256, 40, 270, 1, 128][i % 8] + i / 8);
     const STEPS: usize = 4;
@@ -62,8 +60,7 @@ fn sequences_in_one_command_get_what_each_gets_alone() {
 #[test]
 fn a_prefill_chunk_beside_decode_rows_changes_none_of_them() {
     let Some(gpu) = gpu() else { return };
-    let model = load(&gpu, &tiny("qwen3").file(), PlanOptions { raw_heads: true, ..OPTIONS });
-    assert!(model.plan().kernels.keys().any(|name| name.contains("raw norm")), "{}", model.plan());
+    let model = load(&gpu, &tiny("qwen3").file(), OPTIONS);
     let [a, b, c] = [0, 1, 2].map(|_| model.slots().start(N_CTX).unwrap());
     feed(&model, a, &ids(1, 20));
     feed(&model, b, &ids(2, 300));
@@ -113,9 +110,8 @@ fn what_a_feed_gets_depends_on_nobody_else_in_the_step() {
     let whole = ["llama", "qwen2", "gemma3-head-256"].map(|name| (name, tiny(name).file()));
     // Norms whose scale comes late, sums and blocks that products leave in a step of one row alone.
     let packed = ["qwen2", "qwen2-rope-yarn"].map(|name| (name, tiny(name).packed()));
-    for (at, (name, file)) in whole.into_iter().chain(packed).enumerate() {
-        let options = PlanOptions { n_pages: Some(48), raw_heads: at % 2 == 1, ..OPTIONS };
-        let model = load(&gpu, &file, options);
+    for (name, file) in whole.into_iter().chain(packed) {
+        let model = load(&gpu, &file, PlanOptions { n_pages: Some(48), ..OPTIONS });
         let after = |(seed, n): (usize, usize)| {
             let slot = model.slots().start(N_CTX).unwrap();
             feed(&model, slot, &ids(seed, n));

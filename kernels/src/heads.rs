@@ -31,15 +31,12 @@ pub struct HeadsForm {
     pub norm: bool,
     /// Pairs are elements j and j + n_rot / 2; else 2j and 2j + 1.
     pub halves: bool,
-    /// Who attends makes its queries, and the newest key, ready by itself: keys and values alone are kept here.
-    pub keys_alone: bool,
 }
 
 impl fmt::Debug for HeadsForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let norm = if self.norm { "norm+" } else { "" };
-        let alone = if self.keys_alone { ", keys alone" } else { "" };
-        write!(f, "{norm}{}{alone}", if self.halves { "halves" } else { "neighbors" })
+        write!(f, "{norm}{}", if self.halves { "halves" } else { "neighbors" })
     }
 }
 
@@ -48,7 +45,7 @@ impl fmt::Debug for HeadsForm {
 pub struct HeadsPush {
     /// Rows that the command has room for.
     pub rows: u32,
-    /// Heads of queries that are made ready.
+    /// Heads of queries.
     pub n_head: u32,
     /// Heads of keys and values.
     pub n_head_kv: u32,
@@ -71,12 +68,10 @@ const LOCAL_SIZE: u32 = 64;
 /// The kernel.
 #[kernel(local_size = LOCAL_SIZE, subgroup = subgroup, grid = [p.n_head + p.n_head_kv, p.rows])]
 pub fn heads(
-    #[when(!form.keys_alone)]
-    #[len(p.rows * p.n_head * head_dim)]
-    q: &Buf<f32>,
+    #[len(p.rows * p.n_head * head_dim)] q: &Buf<f32>,
     #[len(p.rows * p.n_head_kv * head_dim)] k: &Buf<f32>,
     #[len(p.rows * p.n_head_kv * head_dim)] v: &Buf<f32>,
-    #[when(form.norm && !form.keys_alone)]
+    #[when(form.norm)]
     #[len(head_dim)]
     q_gain: &Buf<f32>,
     #[when(form.norm)]
@@ -85,9 +80,7 @@ pub fn heads(
     #[len(p.n_ctx * (p.n_rot / 2))] angles: &Buf<Vec2<f32>>,
     #[len(4 + 4 * p.rows)] step: &Buf<u32>,
     #[len(p.n_slots * p.max_pages)] table: &Buf<u32>,
-    #[when(!form.keys_alone)]
-    #[len(p.rows * p.n_head * head_dim)]
-    q_out: &BufMut<f32>,
+    #[len(p.rows * p.n_head * head_dim)] q_out: &BufMut<f32>,
     #[len(p.n_pages * p.n_head_kv * PAGE * ty.line_words(head_dim))] k_pages: &BufMut<u32>,
     #[len(p.n_pages * p.n_head_kv * PAGE * ty.line_words(head_dim))] v_pages: &BufMut<u32>,
     #[push] p: HeadsPush,
@@ -110,10 +103,7 @@ pub fn heads(
     let head = select(is_key, h - p.n_head, h);
     let from = (r * select(is_key, p.n_head_kv, p.n_head) + head) * head_dim;
     for d in (t..head_dim).step_by(LOCAL_SIZE) {
-        if comptime!(form.keys_alone) {
-            line[d] = k[from + d];
-            value[d] = v[from + d];
-        } else if is_key {
+        if is_key {
             line[d] = k[from + d];
             value[d] = v[from + d];
         } else {
@@ -129,9 +119,7 @@ pub fn heads(
         let scale = inverse_sqrt(sum / (head_dim as f32) + p.eps);
         for d in (t..head_dim).step_by(LOCAL_SIZE) {
             let mut gain = 0.0;
-            if comptime!(form.keys_alone) {
-                gain = k_gain[d];
-            } else if is_key {
+            if is_key {
                 gain = k_gain[d];
             } else {
                 gain = q_gain[d];
@@ -149,12 +137,12 @@ pub fn heads(
         line[b] = xa * angle.y() + xb * angle.x();
     }
     barrier();
-    if comptime!(form.keys_alone) || is_key {
+    if is_key {
         let to = kv_line(&table, row_slot(&step, r), p.max_pages, position, p.n_head_kv, head)
             * comptime!(ty.line_words(head_dim));
         kv_put(&line, &k_pages, to, t, comptime!(LOCAL_SIZE), comptime!(ty), comptime!(head_dim));
         kv_put(&value, &v_pages, to, t, comptime!(LOCAL_SIZE), comptime!(ty), comptime!(head_dim));
-    } else if comptime!(!form.keys_alone) {
+    } else {
         for d in (t..head_dim).step_by(LOCAL_SIZE) {
             q_out[from + d] = line[d];
         }
@@ -163,24 +151,24 @@ pub fn heads(
 
 /// One variant for each form, and for each layout of a line with the richest of them.
 pub fn variants() -> Vec<Variant> {
-    let rich = HeadsForm { norm: true, halves: true, keys_alone: false };
-    let forms = [(false, false), (false, true), (true, false)].map(|(norm, halves)| HeadsForm {
-        norm,
-        halves,
-        ..rich
-    });
+    let rich = HeadsForm { norm: true, halves: true };
+    let forms =
+        [(false, false), (false, true), (true, false)].map(|(norm, halves)| HeadsForm { norm, halves });
     let forms = forms.into_iter().map(|form| (form, (64, KvType::F16), None));
     let layouts = crate::attention::layouts().map(|layout| (rich, layout, None));
-    let alone = HeadsForm { keys_alone: true, ..rich };
-    let shuffled = [rich, alone].map(|form| (form, (128, KvType::F16), Some(SUBGROUP)));
-    let alone = [alone, HeadsForm { norm: false, ..alone }].map(|form| (form, (64, KvType::F16), None));
+    let shuffled = [(rich, (128, KvType::F16), Some(SUBGROUP))];
     let variant = |(form, (head_dim, ty), subgroup): (HeadsForm, (u32, KvType), Option<u32>)| {
         let shapes = [(1, 1, 1, head_dim), (3, 4, 2, head_dim / 4 * 2)];
         let cases = move || shapes.iter().map(|shape| case((form, head_dim, ty, subgroup), *shape)).collect();
-        let cut = [format!("{form:?}"), head_dim.to_string(), ty.name().to_owned(), format!("{subgroup:?}")];
+        let cut = [
+            format!("{} {}", form.norm, form.halves),
+            head_dim.to_string(),
+            ty.name().to_owned(),
+            format!("{subgroup:?}"),
+        ];
         Variant::new("heads", Heads::new(form, head_dim, ty, subgroup), cases).cut(cut.into())
     };
-    forms.chain(layouts).chain(shuffled).chain(alone).map(variant).collect()
+    forms.chain(layouts).chain(shuffled).map(variant).collect()
 }
 
 fn case(
@@ -235,55 +223,43 @@ fn case(
     let places = heads().collect();
     let bounds = reference::kv::rounded(&keys, head_dim as usize, ty);
     let kept = Content::Lines { places, head_dim: head_dim as usize, ty, values: keys.values, bounds };
-    let alone = form.keys_alone;
-    let mut inputs = if alone { vec![&k, &v] } else { vec![&q, &k, &v] };
-    inputs.extend((form.norm && !alone).then_some(&q_gain));
-    inputs.extend(form.norm.then_some(&k_gain));
-    let mut buffers: Vec<_> = inputs.into_iter().map(|x| Buffer::Input(f32_bytes(x))).collect();
+    let mut buffers = [&q, &k, &v].map(|x| Buffer::Input(f32_bytes(x))).to_vec();
+    if form.norm {
+        buffers.extend([&q_gain, &k_gain].map(|x| Buffer::Input(f32_bytes(x))));
+    }
     buffers.extend([
         Buffer::Input(f32_bytes(&angles)),
         Buffer::Input(u32_bytes(&step_block(&lines, &[], rows))),
         Buffer::Input(u32_bytes(&table)),
     ]);
-    let mut expected = Vec::new();
-    if !alone {
-        expected.push(queries.at(buffers.len()));
-        buffers.push(Buffer::Output(4 * q.len()));
-    }
     let first = buffers.len();
-    buffers.extend([4 * words, 4 * words].map(Buffer::Output));
-    expected.extend([
-        Expected { binding: first, content: kept },
-        Expected { binding: first + 1, content: Content::Words(v_words) },
-    ]);
+    buffers.extend([4 * q.len(), 4 * words, 4 * words].map(Buffer::Output));
     Case {
         name: format!("rows = {rows}, n_head = {n_head}, n_head_kv = {n_head_kv}, n_rot = {n_rot}"),
         buffers,
-        expected,
+        expected: vec![
+            queries.at(first),
+            Expected { binding: first + 1, content: kept },
+            Expected { binding: first + 2, content: Content::Words(v_words) },
+        ],
         bind: Box::new(move |r| {
-            let mut ranges = r.iter().copied();
-            let mut some = |has: bool| if has { ranges.next() } else { None };
-            let mut next = |has: bool| some(has).unwrap_or(r[0]);
-            let q = next(!alone);
-            let (k, v) = (next(true), next(true));
-            let (q_gain, k_gain) = (next(form.norm && !alone), next(form.norm));
-            let (angles, step, table) = (next(true), next(true), next(true));
-            let q_out = next(!alone);
+            let gains = if form.norm { 2 } else { 0 };
+            let late = |i: usize| r[3 + gains + i];
             Heads::new(form, head_dim, ty, subgroup).bind(&HeadsArgs {
-                q: (!alone).then(|| q.into()),
-                k: k.into(),
-                v: v.into(),
-                q_gain: (form.norm && !alone).then(|| q_gain.into()),
-                k_gain: form.norm.then(|| k_gain.into()),
-                angles: angles.into(),
-                step: step.into(),
-                table: table.into(),
-                q_out: (!alone).then(|| q_out.into()),
-                k_pages: next(true).into(),
-                v_pages: next(true).into(),
+                q: r[0].into(),
+                k: r[1].into(),
+                v: r[2].into(),
+                q_gain: form.norm.then(|| r[3].into()),
+                k_gain: form.norm.then(|| r[4].into()),
+                angles: late(0).into(),
+                step: late(1).into(),
+                table: late(2).into(),
+                q_out: late(3).into(),
+                k_pages: late(4).into(),
+                v_pages: late(5).into(),
                 p: HeadsPush {
                     rows,
-                    n_head: if alone { 0 } else { n_head },
+                    n_head,
                     n_head_kv,
                     n_rot,
                     n_ctx: N_CTX,

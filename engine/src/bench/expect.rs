@@ -441,28 +441,6 @@ impl Stored {
         Ok(())
     }
 
-    /// What the row's result moves, at most, where its queries are off by `off`: a score by the products with a key, a
-    /// weight by twice as much of itself in the exponent, and the result by that share of the largest value.
-    pub(super) fn moved(&self, off: &[f64]) -> Vec<f64> {
-        let Attention { n_head, n_head_kv, head_dim, scale, window, .. } = self.words;
-        let position = self.row.position as usize;
-        let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
-        let heads = off.chunks_exact(head_dim).enumerate().flat_map(|(h, off)| {
-            let lines = || {
-                let line = move |position| self.line(position, h / (n_head / n_head_kv)) * head_dim;
-                (first..=position).map(line)
-            };
-            let score = |line: usize| -> f64 {
-                off.iter().zip(&self.keys[line..]).map(|(off, key)| off * f64::from(key.abs())).sum()
-            };
-            let most = lines().map(score).fold(0.0, f64::max) * f64::from(scale);
-            let value = |line: usize| self.values[line..line + head_dim].iter().map(|v| f64::from(v.abs()));
-            let largest = lines().flat_map(value).fold(0.0, f64::max);
-            std::iter::repeat_n((2.0 * most).exp_m1() * largest, head_dim)
-        });
-        heads.collect()
-    }
-
     /// The row attends to its own and all earlier positions that it sees.
     pub(super) fn attended(&self, q: &[f32], on_matrices: bool) -> Bounded {
         let Attention { n_head, n_head_kv, head_dim, scale, soft_cap, window } = self.words;

@@ -146,16 +146,9 @@ impl Scene<'_> {
         let at = norms.len();
         let width = self.file.model.graph.widths[q.output.0];
         let made = word.writes.iter().find(|(node, _)| *node == at);
-        let made = made.map(|(_, kept)| self.read(kept.buffer(), row * width, width)).transpose()?;
-        let ready = ready(q, 0)?;
-        let queries = made.clone().unwrap_or_else(|| rounded(&ready));
-        let mut attended = stored.attended(&queries, self.attends_on_matrices(word));
-        // Where queries are made ready by who attends, nobody sees by how little they are off.
-        if made.is_none() {
-            let moved = stored.moved(&ready.bounds);
-            attended.bounds.iter_mut().zip(moved).for_each(|(bound, moved)| *bound += moved);
-        }
-        Ok(vec![(at, Row::Whole(ready)), (at + 2, Row::Whole(attended))])
+        let queries = made.map(|(_, kept)| self.read(kept.buffer(), row * width, width)).transpose()?;
+        let attended = stored.attended(&queries.unwrap_or_default(), self.attends_on_matrices(word));
+        Ok(vec![(at, Row::Whole(ready(q, 0)?)), (at + 2, Row::Whole(attended))])
     }
 }
 

@@ -42,8 +42,6 @@ pub struct BenchOptions {
     pub class: AccuracyClass,
     /// Whether attention never takes keys in parts.
     pub whole_keys: bool,
-    /// Whether attention of a row that is alone makes its heads ready by itself.
-    pub raw_heads: bool,
     /// Whether steps are taken apart afterward.
     pub profile: bool,
     /// Something to get wrong on purpose, to see the gate refuse it.
@@ -93,7 +91,6 @@ pub fn run(
         kv_type: options.kv_type,
         class: options.class,
         whole_keys: options.whole_keys,
-        raw_heads: options.raw_heads,
         ..PlanOptions::new(context)
     };
     let (gguf, graph) = (&file.gguf, &file.model.graph);

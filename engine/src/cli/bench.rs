@@ -40,9 +40,6 @@ pub(super) struct Args {
     /// Let attention of few rows go over all keys at once instead of in parts; results are the same, to the bit
     #[arg(long)]
     whole_keys: bool,
-    /// Let attention of a single row make its heads ready by itself; results are the same, to the bit
-    #[arg(long)]
-    raw_heads: bool,
     /// text, md, json or csv
     #[arg(short, value_name = "FORMAT", default_value = "text")]
     o: Format,
@@ -85,7 +82,6 @@ pub(super) fn bench(context: &Context, args: &Args) -> Result<(), Failure> {
         run_ahead: args.ahead,
         class: plan.class,
         whole_keys: args.whole_keys,
-        raw_heads: args.raw_heads,
         profile: args.profile,
         falsify: args.falsify,
     };

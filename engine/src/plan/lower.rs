@@ -88,7 +88,6 @@ pub(super) fn lower(
         caps,
         fuse: !options.plain,
         whole_keys: options.plain || options.whole_keys,
-        raw_heads: options.raw_heads,
         exact: if options.plain { Exact::Float } else { options.class.exact() },
         exact_head: if options.plain { Exact::Float } else { options.class.head() },
         n_ctx,
@@ -198,8 +197,6 @@ struct Planner<'a> {
     fuse: bool,
     /// Whether attention never takes keys in parts.
     whole_keys: bool,
-    /// Whether attention of a row that is alone makes its heads ready.
-    raw_heads: bool,
     /// How exact rows of x are for packed weights.
     exact: Exact,
     /// The same for the head.

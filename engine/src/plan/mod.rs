@@ -257,8 +257,6 @@ pub struct PlanOptions {
     /// Attention never takes keys in parts: slower where rows are few and see much, and what parts are held against,
     /// to the bit.
     pub whole_keys: bool,
-    /// Attention of a row that is alone makes its heads ready by itself: a launch less before it, the same bits.
-    pub raw_heads: bool,
 }
 
 impl PlanOptions {
@@ -273,7 +271,6 @@ impl PlanOptions {
             plain: false,
             keep_all: false,
             whole_keys: false,
-            raw_heads: false,
         }
     }
 }

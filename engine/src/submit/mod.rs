@@ -99,7 +99,6 @@ impl DeviceModel {
             plain: true,
             keep_all: false,
             whole_keys: true,
-            raw_heads: false,
         };
         let plan = Plan::new(graph, &type_id, registry, &target, options)?;
         let place = |buffer: &PlannedBuffer| {

@@ -113,8 +113,6 @@ pub(super) struct Member {
     /// The first and the last key of the chunk that its row sees.
     pub(super) low: u32,
     pub(super) high: u32,
-    /// The key of the chunk whose line is not in the pages yet; past all of them, none.
-    pub(super) newest: u32,
 }
 
 /// The unit that is a lane's `u`-th; past the last one, the last one again.
@@ -179,12 +177,10 @@ fn start(m: Member, i: u32, #[comptime] c: Cover) -> u32 {
 #[device]
 fn ask_round(
     pages: &Buf<u32>,
-    newest: &Shared<u32>,
     m: Member,
     words: &PlaceArray<u32, Local>,
     first: u32,
     #[comptime] a: u32,
-    #[comptime] raw: bool,
     #[comptime] c: Cover,
 ) {
     let fours = pages.view::<Vec4<u32>>();
@@ -192,21 +188,7 @@ fn ask_round(
     for u in comptime!(0..c.held) {
         let w = unit(m.at, comptime!(u), comptime!(c));
         let to = comptime!(a * c.words() + u * c.at_once);
-        if comptime!(raw) {
-            let key = clamp((first + a) * comptime!(c.lines()) + m.at / c.lanes, m.low, m.high);
-            if key == m.newest {
-                for i in comptime!(0..c.at_once) {
-                    words[to + i] = newest[w * c.at_once + i];
-                }
-            } else if comptime!(c.at_once == 4) {
-                let four = fours[from / 4 + w];
-                for i in comptime!(0..4u32) {
-                    words[to + i] = four[i];
-                }
-            } else {
-                words[to] = pages[from + w];
-            }
-        } else if comptime!(c.at_once == 4) {
+        if comptime!(c.at_once == 4) {
             let four = fours[from / 4 + w];
             for i in comptime!(0..4u32) {
                 words[to + i] = four[i];
@@ -219,16 +201,9 @@ fn ask_round(
 
 /// Asks for the words of the first rounds.
 #[device]
-pub(super) fn ask(
-    pages: &Buf<u32>,
-    newest: &Shared<u32>,
-    m: Member,
-    words: &PlaceArray<u32, Local>,
-    #[comptime] raw: bool,
-    #[comptime] c: Cover,
-) {
+pub(super) fn ask(pages: &Buf<u32>, m: Member, words: &PlaceArray<u32, Local>, #[comptime] c: Cover) {
     for a in comptime!(0..c.ahead) {
-        ask_round(&pages, &newest, m, &words, 0, comptime!(a), comptime!(raw), comptime!(c));
+        ask_round(&pages, m, &words, 0, comptime!(a), comptime!(c));
     }
 }
 
@@ -290,13 +265,11 @@ pub(super) fn own_key(at: u32, #[comptime] c: Cover) -> u32 {
 pub(super) fn score(
     queries: &PlaceArray<Vec4<f32>, Local>,
     k_pages: &Buf<u32>,
-    newest: &Shared<u32>,
     m: Member,
     scores: &PlaceArray<f32, Local>,
     room: &Shared<f32>,
     from: u32,
     #[comptime] heads: u32,
-    #[comptime] raw: bool,
     #[comptime] c: Cover,
     #[comptime] subgroup: Option<u32>,
 ) {
@@ -306,7 +279,7 @@ pub(super) fn score(
     // Sums of two rounds meet as soon as both are there, so few wait: one of each stage of the tree.
     let mut waiting = [0.0; comptime!(heads * (levels + 1))];
     let mut met_of = [0.0; comptime!(heads * batches)];
-    ask(&k_pages, &newest, m, &words, comptime!(raw), comptime!(c));
+    ask(&k_pages, m, &words, comptime!(c));
     for b in 0..batches {
         let (first, next) = (b * ahead, min(b + 1, batches - 1) * ahead);
         for a in comptime!(0..ahead) {
@@ -319,7 +292,7 @@ pub(super) fn score(
             }
             // As soon as they are free, the words of the next rounds are asked for.
             if comptime!(batches > 1) {
-                ask_round(&k_pages, &newest, m, &words, next, comptime!(a), comptime!(raw), comptime!(c));
+                ask_round(&k_pages, m, &words, next, comptime!(a), comptime!(c));
             }
             for h in comptime!(0..heads) {
                 let part = parts[h];
@@ -397,7 +370,6 @@ fn tree(x: &Shared<f32>, first: u32, #[comptime] stride: u32, #[comptime] n: u32
 pub(super) fn weigh(
     weights: &PlaceArray<f32, Local>,
     v_pages: &Buf<u32>,
-    newest: &Shared<u32>,
     m: Member,
     words: &PlaceArray<u32, Local>,
     shared: &Shared<f32>,
@@ -405,7 +377,6 @@ pub(super) fn weigh(
     room: &Shared<f32>,
     from: u32,
     #[comptime] heads: u32,
-    #[comptime] raw: bool,
     #[comptime] c: Cover,
     #[comptime] subgroup: Option<u32>,
 ) {
@@ -432,7 +403,7 @@ pub(super) fn weigh(
                 }
             }
             if comptime!(batches > 1) {
-                ask_round(&v_pages, &newest, m, &words, next, comptime!(a), comptime!(raw), comptime!(c));
+                ask_round(&v_pages, m, &words, next, comptime!(a), comptime!(c));
             }
         }
     }

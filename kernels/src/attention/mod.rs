@@ -26,26 +26,21 @@ mod cases;
 mod choice;
 mod cover;
 pub mod parts;
-mod raw;
 
 use std::fmt;
 
 use kiln_dsl::prelude::*;
 
+use self::cover::{Cover, Member, ask, own_key, own_parts, score, sum_of, weigh};
 pub use self::{
     cases::variants,
     choice::{Choice, Shape, choose},
     cover::CHUNK,
 };
-use self::{
-    cover::{Cover, Member, ask, own_key, own_parts, score, sum_of, weigh},
-    raw::ready,
-};
 use crate::{
     activations::{BLOCK, FIELDS, Planes, put_four, put_len},
     fold::{fold_run_len, most_of_run, sum_of_run},
     hadamard::hadamard,
-    heads::HeadsForm,
     kv_store::PAGE,
     kv_type::KvType,
     step::{is_beyond, row_position, row_slot},
@@ -74,13 +69,6 @@ pub struct AttentionPush {
     pub soft_cap: f32,
     /// Parts of a row, at most; 1 where a workgroup reaches over all.
     pub n_parts: u32,
-    /// Where heads come raw: elements of a head that rotate, positions that have angles, what is added to the mean
-    /// squares.
-    pub n_rot: u32,
-    /// As above.
-    pub n_ctx: u32,
-    /// As above.
-    pub eps: f32,
 }
 
 /// A score that no position has: its weight is zero.
@@ -145,10 +133,6 @@ pub enum Reach {
     All(Leaves),
     /// A part.
     Part(Grain),
-    /// All, of heads that come as the products made them; the row's own key and value are in no page yet.
-    RawAll(Leaves, HeadsForm),
-    /// A part of such heads.
-    RawPart(Grain, HeadsForm),
 }
 
 impl fmt::Debug for Reach {
@@ -156,8 +140,6 @@ impl fmt::Debug for Reach {
         match self {
             Reach::All(leaves) => write!(f, "all, {leaves:?}"),
             Reach::Part(grain) => write!(f, "{grain:?}"),
-            Reach::RawAll(leaves, form) => write!(f, "all, {leaves:?}, raw {form:?}"),
-            Reach::RawPart(grain, form) => write!(f, "{grain:?}, raw {form:?}"),
         }
     }
 }
@@ -165,42 +147,15 @@ impl fmt::Debug for Reach {
 impl Reach {
     const fn leaves(self) -> Option<Leaves> {
         match self {
-            Reach::All(leaves) | Reach::RawAll(leaves, _) => Some(leaves),
-            Reach::Part(_) | Reach::RawPart(..) => None,
-        }
-    }
-
-    const fn grain(self) -> Option<Grain> {
-        match self {
-            Reach::Part(grain) | Reach::RawPart(grain, _) => Some(grain),
-            Reach::All(_) | Reach::RawAll(..) => None,
-        }
-    }
-
-    /// What is done to heads that come raw.
-    const fn raw(self) -> Option<HeadsForm> {
-        match self {
-            Reach::RawAll(_, form) | Reach::RawPart(_, form) => Some(form),
-            Reach::All(_) | Reach::Part(_) => None,
-        }
-    }
-
-    fn norms(self) -> bool {
-        self.raw().is_some_and(|form| form.norm)
-    }
-
-    /// The same of heads that come raw.
-    pub const fn of_raw(self, form: HeadsForm) -> Self {
-        match self {
-            Reach::All(leaves) | Reach::RawAll(leaves, _) => Reach::RawAll(leaves, form),
-            Reach::Part(grain) | Reach::RawPart(grain, _) => Reach::RawPart(grain, form),
+            Reach::All(leaves) => Some(leaves),
+            Reach::Part(_) => None,
         }
     }
 
     /// Chunks at once.
     const fn teams(self) -> u32 {
-        match self.grain() {
-            Some(Grain::Chunk) => 1,
+        match self {
+            Reach::Part(Grain::Chunk) => 1,
             _ => 4,
         }
     }
@@ -218,21 +173,6 @@ impl Reach {
 )]
 pub fn attention(
     #[len(p.rows * p.n_head * head_dim)] q: &Buf<f32>,
-    #[when(reach.raw().is_some())]
-    #[len(p.rows * p.n_head_kv * head_dim)]
-    k: &Buf<f32>,
-    #[when(reach.raw().is_some())]
-    #[len(p.rows * p.n_head_kv * head_dim)]
-    v: &Buf<f32>,
-    #[when(reach.norms())]
-    #[len(head_dim)]
-    q_gain: &Buf<f32>,
-    #[when(reach.norms())]
-    #[len(head_dim)]
-    k_gain: &Buf<f32>,
-    #[when(reach.raw().is_some())]
-    #[len(p.n_ctx * (p.n_rot / 2))]
-    angles: &Buf<Vec2<f32>>,
     #[len(p.n_pages * p.n_head_kv * PAGE * ty.line_words(head_dim))] k_pages: &Buf<u32>,
     #[len(p.n_pages * p.n_head_kv * PAGE * ty.line_words(head_dim))] v_pages: &Buf<u32>,
     #[len(4 + 4 * p.rows)] step: &Buf<u32>,
@@ -269,14 +209,14 @@ pub fn attention(
     let (first_chunk, last_chunk) = (first / CHUNK, position / CHUNK);
     let mut from = first_chunk / teams;
     let mut to = last_chunk / teams + 1;
-    if comptime!(reach.grain() == Some(Grain::Chunk)) {
+    if comptime!(reach == Reach::Part(Grain::Chunk)) {
         from = first_chunk + part;
         if from > last_chunk {
             return;
         }
         to = from + 1;
     }
-    if comptime!(reach.grain() == Some(Grain::Page)) {
+    if comptime!(reach == Reach::Part(Grain::Page)) {
         let page = first / PAGE + part;
         if page > position / PAGE {
             return;
@@ -300,39 +240,8 @@ pub fn attention(
     let totals = Shared::<f32>::new(comptime!(teams * heads));
     let folded = Shared::<f32>::new(comptime!(fold_run_len(local, subgroup)));
     let shared = Shared::<f32>::new(comptime!(if subgroup.is_some() { 1 } else { teams * heads * CHUNK }));
-    let raw = comptime!(reach.raw().is_some());
-    let line_words = comptime!(if reach.raw().is_some() { ty.line_words(head_dim) } else { 1 });
-    let (new_key, new_value) = (Shared::<u32>::new(line_words), Shared::<u32>::new(line_words));
-    let q0 = (r * p.n_head + h0) * head_dim;
-    if comptime!(raw) {
-        let form = comptime!(reach.raw());
-        ready(
-            &q,
-            &k,
-            &v,
-            &q_gain,
-            &k_gain,
-            &angles,
-            &query,
-            &new_key,
-            &new_value,
-            &folded,
-            q0,
-            n_own,
-            (r * p.n_head_kv + head_kv) * head_dim,
-            position,
-            p,
-            comptime!(form),
-            comptime!(head_dim),
-            comptime!(heads),
-            comptime!(teams),
-            comptime!(subgroup),
-        );
-    } else {
-        for d in (t..width).step_by(local) {
-            query[d] =
-                q[(r * p.n_head + h0 + min(d / head_dim, n_own - 1)) * head_dim + d % head_dim] * p.scale;
-        }
+    for d in (t..width).step_by(local) {
+        query[d] = q[(r * p.n_head + h0 + min(d / head_dim, n_own - 1)) * head_dim + d % head_dim] * p.scale;
     }
     barrier();
     if comptime!(ty.is_mixed()) {
@@ -356,27 +265,13 @@ pub fn attention(
         let page = table[slot * p.max_pages + start / PAGE];
         let line = (page * p.n_head_kv + head_kv) * PAGE + start % PAGE;
         let (low, high) = (max(first, start) - start, min(position - start, CHUNK - 1));
-        // Past a chunk's keys where the row's own is in another.
-        let newest = position - start;
-        let m = Member { at, line, low, high, newest };
+        let m = Member { at, line, low, high };
         let mut scores = [0.0; heads];
         let mut words = [0u32; comptime!(c.asked())];
         let n0 = team * n_room;
-        score(
-            &queries,
-            &k_pages,
-            &new_key,
-            m,
-            &scores,
-            &room,
-            n0,
-            comptime!(heads),
-            comptime!(raw),
-            comptime!(c),
-            comptime!(subgroup),
-        );
+        score(&queries, &k_pages, m, &scores, &room, n0, comptime!(heads), comptime!(c), comptime!(subgroup));
         // The first values are on their way while the weights are made.
-        ask(&v_pages, &new_value, m, &words, comptime!(raw), comptime!(c));
+        ask(&v_pages, m, &words, comptime!(c));
         let key = own_key(at, comptime!(c));
         for h in comptime!(0..heads) {
             let mut own = scores[h];
@@ -404,7 +299,6 @@ pub fn attention(
         weigh(
             &scores,
             &v_pages,
-            &new_value,
             m,
             &words,
             &shared,
@@ -412,12 +306,11 @@ pub fn attention(
             &room,
             n0,
             comptime!(heads),
-            comptime!(raw),
             comptime!(c),
             comptime!(subgroup),
         );
         barrier();
-        if comptime!(reach.grain() == Some(Grain::Chunk)) {
+        if comptime!(reach == Reach::Part(Grain::Chunk)) {
             let to = (r * p.n_parts + part) * p.n_head + h0;
             for d in (t..n_own * head_dim).step_by(local) {
                 sums[to * head_dim + d] =
@@ -459,7 +352,7 @@ pub fn attention(
             barrier();
         }
     }
-    if comptime!(reach.grain() == Some(Grain::Page)) {
+    if comptime!(reach == Reach::Part(Grain::Page)) {
         let to = (r * p.n_parts + part) * p.n_head + h0;
         for i in comptime!(0..n_held) {
             let d = t + i * local;

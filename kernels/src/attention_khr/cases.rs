@@ -122,9 +122,6 @@ fn case(
                 scale,
                 soft_cap,
                 n_parts: 1,
-                n_rot: 0,
-                n_ctx: 0,
-                eps: 0.0,
             };
             let (q, k_pages, v_pages) = (r[0].into(), r[1].into(), r[2].into());
             let (step, table, y) = (r[3].into(), r[4].into(), r[5].into());

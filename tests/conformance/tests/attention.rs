@@ -80,11 +80,6 @@ impl Scene {
         let (n_head, n_head_kv) = HEADS;
         let args = AttentionArgs {
             q: q.into(),
-            k: None,
-            v: None,
-            q_gain: None,
-            k_gain: None,
-            angles: None,
             k_pages: k_pages.into(),
             v_pages: v_pages.into(),
             step: step.into(),
@@ -104,9 +99,6 @@ impl Scene {
                 window: self.window,
                 scale: 0.3,
                 soft_cap: self.soft_cap,
-                n_rot: 0,
-                n_ctx: 0,
-                eps: 0.0,
             },
         };
         let reach = grain.map_or(Reach::All(Leaves::Rows), Reach::Part);

@@ -11,7 +11,7 @@ use kiln_kernels::{
     kv_store::{KvStore, KvStoreArgs, KvStorePush},
 };
 
-use super::{Planner, Step, index, pages::LayerPages, runs::RawHeads};
+use super::{Planner, Step, index, pages::LayerPages};
 use crate::graph::{Attention, Op, ValueId};
 use crate::plan::{Context, Holds, PlanError, Width};
 
@@ -45,15 +45,14 @@ impl Planner<'_> {
         step.launch("kv_store", Call::new(KvStore::new(head_dim, ty), &store));
         let q = step.values[&q];
         let y = self.range(y);
-        self.attend(step, (q, None), layer, words, (Leaves::Rows, y))
+        self.attend(step, q, layer, words, (Leaves::Rows, y))
     }
 
-    /// Attends to what is kept already; `q` is the buffer of the queries. Where they are as they were made, so are the
-    /// row's own key and value, which are not kept yet.
+    /// Attends to what is kept already; `q` is the buffer of the queries.
     pub(super) fn attend(
         &mut self,
         step: &mut Step,
-        (q, raw): (usize, Option<&RawHeads>),
+        q: usize,
         layer: usize,
         words: Attention,
         (leaves, y): (Leaves, BufferRange),
@@ -75,9 +74,6 @@ impl Planner<'_> {
             scale: words.scale,
             soft_cap: words.soft_cap.unwrap_or(0.0),
             n_parts,
-            n_rot: raw.map_or(0, |raw| raw.n_rot),
-            n_ctx: raw.map_or(0, |_| self.context.n_ctx),
-            eps: raw.map_or(0.0, |raw| raw.eps),
         };
         let (q, keys, values) = (self.range(q), self.range(keys), self.range(values));
         let (block, table) = (self.range(self.fixed.step).into(), self.range(table).into());
@@ -101,15 +97,8 @@ impl Planner<'_> {
         let parts = grain.map(|_| self.parts(shape, n_parts)).transpose()?;
         let to = |kind| (leaves == kind).then_some(y);
         let whole = |kind| to(kind).filter(|_| grain.is_none());
-        let made = |i: usize| raw.map(|raw| self.range(raw.made[i]).into());
-        let gain = |i: usize| raw.and_then(|raw| raw.gains[i]).map(|gain| self.range(gain).into());
         let args = AttentionArgs {
             q: q.into(),
-            k: made(1),
-            v: made(2),
-            q_gain: gain(0),
-            k_gain: gain(1),
-            angles: raw.map(|raw| self.range(raw.angles).into()),
             k_pages: keys.into(),
             v_pages: values.into(),
             step: block,
@@ -121,11 +110,6 @@ impl Planner<'_> {
             p,
         };
         let reach = grain.map_or(Reach::All(leaves), Reach::Part);
-        let reach = raw.map_or(reach, |raw| reach.of_raw(raw.form));
-        let reason = match raw {
-            Some(_) => format!("{reason}; the heads of a row that is alone are made ready here"),
-            None => reason,
-        };
         let kernel = attention::Attention::new(head_dim, ty, heads, reach, subgroup);
         step.launch_because("attention", Call::new(kernel, &args), reason);
         if let (Some(grain), Some([sums, marks])) = (grain, parts) {

@@ -6,26 +6,13 @@ use kiln_kernels::{
     attention::{self, Leaves},
     gemv::{self, Arm, Ends, Form, GemvOperands, GemvPush, LATE, Shape, SumOperands},
     heads::{Heads, HeadsArgs, HeadsForm, HeadsPush},
-    kv_type::KvType,
     late_norm::{LateNorm, LateNormArgs, LateNormPush},
     norm::{self, Norm, NormArgs, NormForm, NormPush},
 };
 
 use super::{Planner, Step, index, pages::LayerPages};
-use crate::graph::{Activation, Attention, Op, RopePairs, TensorId, ValueId};
+use crate::graph::{Activation, Op, RopePairs, TensorId, ValueId};
 use crate::plan::{PlanError, StepClass, Width, runs::Run, scratch::Scratch};
-
-/// Heads as the products made them, and what makes them ready: buffers, by index.
-pub(super) struct RawHeads {
-    /// Queries, keys, values.
-    pub(super) made: [usize; 3],
-    /// Gains of queries and keys.
-    pub(super) gains: [Option<usize>; 2],
-    pub(super) angles: usize,
-    pub(super) n_rot: u32,
-    pub(super) eps: f32,
-    pub(super) form: HeadsForm,
-}
 
 /// The form of a product that ends with a sum.
 const SUM: Form = Form { experts: false, bias: false, add: false, glu: None, late: false, ends: Ends::Sum };
@@ -101,18 +88,9 @@ impl Planner<'_> {
                 self.sum(step, (x, weight), (a, sum.output), (gain, eps, norm.output), scratch)
             }
             (Run::Heads { .. }, [.., attention]) => {
-                let Op::Attention { q, k, v, layer, attention: words } = attention.op else { return Ok(()) };
-                let heads = self.raw_heads(step, run, at)?;
+                let Op::Attention { k, v, layer, attention: words, .. } = attention.op else { return Ok(()) };
+                let q = self.heads(step, run, at, scratch)?;
                 debug_assert!(!step.values.contains_key(&k) && step.values.contains_key(&v));
-                // A row that is alone sees no key of its step but its own.
-                let alone = step.class.rows == 1 && self.context.kv_type == KvType::F16;
-                let raw = alone && self.raw_heads;
-                let mut queries = heads.made[0];
-                if !raw {
-                    queries = scratch.take(self.graph.widths[q.0], &mut self.buffers);
-                    step.values.insert(q, queries);
-                    self.heads(step, (&heads, Some(queries)), (layer, words), run.reason())?;
-                }
                 let width = self.graph.widths[attention.output.0];
                 let whole = words.head_dim.is_multiple_of(activations::BLOCK as usize);
                 let leaves = match self.wanted(step.class, attention.output)? {
@@ -132,14 +110,7 @@ impl Planner<'_> {
                     step.values.insert(attention.output, y);
                     self.range(y)
                 };
-                let as_made = raw.then_some(&heads);
-                self.attend(step, (queries, as_made), layer, words, (leaves, y))?;
-                if raw {
-                    // Beside what follows attention: nobody reads it in this step.
-                    let reason = "keys and values are kept for the steps to come";
-                    self.heads(step, (&heads, None), (layer, words), reason)?;
-                }
-                Ok(())
+                self.attend(step, q, layer, words, (leaves, y))
             }
             (_, [node, ..]) => self.node(step, node.op, node.output, scratch),
             (_, []) => Ok(()),
@@ -371,15 +342,21 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What the words of heads read, and what they do.
-    fn raw_heads(&mut self, step: &Step, run: Run, at: usize) -> Result<RawHeads, PlanError> {
+    /// Makes heads ready; gives the buffer of the queries.
+    fn heads(
+        &mut self,
+        step: &mut Step,
+        run: Run,
+        at: usize,
+        scratch: &mut Scratch,
+    ) -> Result<usize, PlanError> {
         let missing = PlanError::Word { word: "heads that are made in another order" };
         let nodes = &self.graph.nodes[at..at + run.len()];
         let [norms @ .., q, k, attention] = nodes else { return Err(missing) };
         let (Op::Rope { x: q_in, rope, .. }, Op::Rope { x: k_in, .. }) = (q.op, k.op) else {
             return Err(missing);
         };
-        let Op::Attention { v, .. } = attention.op else { return Err(missing) };
+        let Op::Attention { v, layer, attention: words, .. } = attention.op else { return Err(missing) };
         let mut eps = 0.0;
         let mut read = |i: usize, x: ValueId| match norms.get(i).map(|node| node.op) {
             Some(Op::RmsNorm { x, gain, eps: own }) => {
@@ -389,59 +366,40 @@ impl Planner<'_> {
             _ => (x, None),
         };
         let ((q_in, q_gain), (k_in, k_gain)) = (read(0, q_in), read(1, k_in));
-        let gains = [q_gain, k_gain].map(|gain| gain.map(|gain| self.floats(gain)));
-        let norm = gains[0].is_some();
-        Ok(RawHeads {
-            made: [q_in, k_in, v].map(|value| step.values[&value]),
-            gains,
-            angles: self.angles(rope),
-            n_rot: index("a head", rope.n_rot)?,
-            eps,
-            form: HeadsForm { norm, halves: rope.pairs == RopePairs::Halves, keys_alone: false },
-        })
-    }
-
-    /// Makes heads ready and keeps keys and values; queries come to a buffer, where there is one for them.
-    fn heads(
-        &mut self,
-        step: &mut Step,
-        (heads, q_out): (&RawHeads, Option<usize>),
-        (layer, words): (usize, Attention),
-        reason: &str,
-    ) -> Result<(), PlanError> {
+        let [q_gain, k_gain] = [q_gain, k_gain].map(|gain| gain.map(|gain| self.floats(gain)));
+        let q_out = scratch.take(self.graph.widths[q.output.0], &mut self.buffers);
+        step.values.insert(q.output, q_out);
         let LayerPages { keys, values, table, n_pages } = self.pages(layer)?;
+        let angles = self.angles(rope);
         let head_dim = index("a head", words.head_dim)?;
-        let n_head = if q_out.is_some() { index("heads", words.n_head)? } else { 0 };
         let context = self.context;
-        let [q, k, v] = heads.made.map(|made| self.range(made));
-        let [q_gain, k_gain] = heads.gains.map(|gain| gain.map(|gain| self.range(gain).into()));
         let args = HeadsArgs {
-            q: q_out.map(|_| q.into()),
-            k: k.into(),
-            v: v.into(),
-            q_gain: q_gain.filter(|_| q_out.is_some()),
-            k_gain,
-            angles: self.range(heads.angles).into(),
+            q: self.range(step.values[&q_in]).into(),
+            k: self.range(step.values[&k_in]).into(),
+            v: self.range(step.values[&v]).into(),
+            q_gain: q_gain.map(|gain| self.range(gain).into()),
+            k_gain: k_gain.map(|gain| self.range(gain).into()),
+            angles: self.range(angles).into(),
             step: self.range(self.fixed.step).into(),
             table: self.range(table).into(),
-            q_out: q_out.map(|q_out| self.range(q_out).into()),
+            q_out: self.range(q_out).into(),
             k_pages: self.range(keys).into(),
             v_pages: self.range(values).into(),
             p: HeadsPush {
                 rows: step.class.rows,
-                n_head,
+                n_head: index("heads", words.n_head)?,
                 n_head_kv: index("heads", words.n_head_kv)?,
-                n_rot: heads.n_rot,
+                n_rot: index("a head", rope.n_rot)?,
                 n_ctx: context.n_ctx,
                 max_pages: context.max_pages,
                 n_slots: context.n_slots,
                 n_pages,
-                eps: heads.eps,
+                eps,
             },
         };
-        let form = HeadsForm { keys_alone: q_out.is_none(), ..heads.form };
+        let form = HeadsForm { norm: q_gain.is_some(), halves: rope.pairs == RopePairs::Halves };
         let kernel = Heads::new(form, head_dim, context.kv_type, gemv::subgroup(self.caps));
-        step.launch_because("heads", Call::new(kernel, &args), reason.to_owned());
-        Ok(())
+        step.launch_because("heads", Call::new(kernel, &args), run.reason().to_owned());
+        Ok(q_out)
     }
 }
