@@ -192,6 +192,7 @@ pub mod push;
 pub mod quant;
 pub mod session;
 pub mod subgroup;
+mod table;
 pub mod tensor;
 pub mod through;
 pub mod tile;

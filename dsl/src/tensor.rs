@@ -7,14 +7,14 @@ use kiln_spirv_emit::ir::{Const, ValueId};
 use std::rc::Rc;
 
 use crate::{
-    block::{Buf, Elem, Shared},
-    builtin::{barrier, local_id, workgroup_invocations},
-    control::{Hint, end_loop, for_loop},
+    block::Buf,
+    builtin::barrier,
     math::{Vec2Methods, Vec4Methods, fma, pack_half, vec2, vec4},
-    ops::{add, bitand, bitor, cast, div, mul, rem, select, shl, shr},
-    place::{At, Path, write},
+    ops::{add, bitand, cast, div, mul, rem, select, shl, shr},
+    place::{At, Path},
     session::with,
-    value::{Ex, Held, Read, Vec2, Vec4},
+    table::{Entries, Table, field},
+    value::{Ex, Read, Vec2, Vec4},
 };
 
 /// One field of a format as a device holds it: that field of every unit, or of every block, one after another.
@@ -30,6 +30,8 @@ pub struct Plane {
     pub entry: u32,
 }
 
+pub use crate::table::{MOST_COPIES, table_bytes, table_copies};
+
 /// Planes start at multiples of this many bytes.
 pub const PLANE_ALIGN: u32 = 16;
 
@@ -44,7 +46,7 @@ impl Plane {
         Plane { bytes, units, entry: 1 }
     }
 
-    /// A table of `words` 32-bit words, once for the tensor; it is the last plane.
+    /// A table of `words` 32-bit words, once for the tensor; tables are the last planes.
     pub const fn table(words: u32) -> Self {
         Plane { bytes: 4 * words, units: 0, entry: 1 }
     }
@@ -52,6 +54,11 @@ impl Plane {
     /// The same, of entries of two words.
     pub const fn pairs(words: u32) -> Self {
         Plane { bytes: 4 * words, units: 0, entry: 2 }
+    }
+
+    /// Whether it is a table.
+    pub const fn is_table(self) -> bool {
+        self.units == 0
     }
 
     const fn bytes_of(self, n_units: u64) -> u64 {
@@ -169,47 +176,12 @@ pub struct Tensor {
     words: Buf<u32>,
     /// Of each plane: what it is, and its first byte.
     planes: Vec<(Plane, Ex<u32>)>,
-    table: Option<Rc<Table>>,
+    /// The tables that have room in workgroup memory: all, in the order of their planes, or none.
+    tables: Tables,
+    n_units: Ex<u32>,
 }
 
-/// A format's table in workgroup memory: each entry `copies` times, one after another.
-struct Table {
-    entries: Entries,
-    copies: u32,
-}
-
-/// Room for the entries of a table.
-enum Entries {
-    Words(Shared<u32>),
-    Pairs(Shared<Vec2<u32>>),
-}
-
-impl Table {
-    fn new(plane: Plane, copies: u32) -> Self {
-        let n = number(plane.bytes / (4 * plane.entry) * copies);
-        let entries = match plane.entry {
-            2 => Entries::Pairs(Shared::new(n)),
-            _ => Entries::Words(Shared::new(n)),
-        };
-        Table { entries, copies }
-    }
-
-    fn base(&self) -> ValueId {
-        match &self.entries {
-            Entries::Words(words) => words.base(),
-            Entries::Pairs(pairs) => pairs.base(),
-        }
-    }
-
-    /// Where an invocation finds entry `i`: in its own copy.
-    #[track_caller]
-    fn place(&self, i: Ex<u32>) -> Ex<u32> {
-        match self.copies {
-            1 => i,
-            copies => add(mul(i, number(copies)), bitand(local_id(), number(copies - 1))),
-        }
-    }
-}
+type Tables = Rc<[Table]>;
 
 impl Tensor {
     /// The tensor of `n_units` units of format `F` behind `words`.
@@ -221,28 +193,30 @@ impl Tensor {
             planes.push((plane, first));
             if i + 1 < F::PLANES.len() {
                 let fields = match plane.units {
+                    0 => number(1),
                     1 => n_units,
-                    units => div(n_units, number(units.max(1))),
+                    units => div(n_units, number(units)),
                 };
                 let bytes = mul(fields, number(plane.bytes));
                 let aligned = bitand(add(bytes, number(PLANE_ALIGN - 1)), number(!(PLANE_ALIGN - 1)));
                 first = if i == 0 { aligned } else { add(first, aligned) };
             }
         }
-        Tensor { words: words.view(), planes, table: None }
+        Tensor { words: words.view(), planes, tables: Rc::new([]), n_units }
     }
 
-    /// The same with room in workgroup memory for its table, if it has one, `copies` (a power of two) of each word:
-    /// an invocation reads its own, so that fewer of them wait for one bank. [`Tensor::fill_table`] fills it.
+    /// The same with room in workgroup memory for its tables, if it has any, `copies` (a power of two) of each word of
+    /// the first: an invocation reads its own, so that fewer of them wait for one bank. [`Tensor::fill_table`] fills them.
     #[track_caller]
     pub fn with_table(mut self, copies: u32) -> Self {
-        if let Some((plane, _)) = self.table_plane() {
-            self.table = Some(Rc::new(Table::new(plane, copies)));
-        }
+        let planes: Vec<_> = self.planes.iter().map(|(plane, _)| *plane).collect();
+        let tables = planes.iter().filter(|plane| plane.is_table());
+        let tables = tables.zip(table_copies(&planes, copies));
+        self.tables = tables.map(|(plane, n)| Table::new(*plane, n, self.n_units)).collect();
         self
     }
 
-    /// The same with its table in workgroup memory, once, and filled.
+    /// The same with its tables in workgroup memory, once, and filled.
     #[track_caller]
     pub fn stage(self) -> Self {
         let with_table = self.with_table(1);
@@ -250,49 +224,22 @@ impl Tensor {
         with_table
     }
 
-    /// Brings its table, if it has one, to workgroup memory. It holds a barrier then, so all invocations of the
+    /// Brings its tables, if it has any, to workgroup memory. It holds a barrier then, so all invocations of the
     /// workgroup come here.
     #[track_caller]
     pub fn fill_table(&self) {
-        if let (Some(table), Some((plane, first))) = (&self.table, self.table_plane()) {
-            match &table.entries {
-                Entries::Words(entries) => self.fill(entries, &self.words, first, plane, table.copies),
-                Entries::Pairs(entries) => {
-                    self.fill(entries, &self.words.view::<Vec2<u32>>(), first, plane, table.copies);
-                }
-            }
+        let tables = self.planes.iter().filter(|(plane, _)| plane.is_table());
+        for (table, (_, first)) in self.tables.iter().zip(tables) {
+            table.fill(&self.words, *first);
+        }
+        if !self.tables.is_empty() {
             barrier();
         }
     }
 
-    /// Brings the entries of a table, which lies from byte `first` on, to workgroup memory.
-    #[track_caller]
-    fn fill<T: Elem + Held>(&self, to: &Shared<T>, from: &Buf<T>, first: Ex<u32>, plane: Plane, copies: u32) {
-        let size = 4 * plane.entry;
-        let (first, t, n) = (shr(first, number(size.ilog2())), local_id(), plane.bytes / size);
-        let local = workgroup_invocations();
-        let each = known(local).map_or(1, |local| entries_on_their_way(n, local as u32));
-        let (counted, i) = for_loop(t, number(n), mul(local, number(each)), Hint::None);
-        let places: Vec<_> = (0..each).map(|q| add(i, mul(local, number(q)))).collect();
-        let entries: Vec<_> = places.iter().map(|i| from.at(add(first, *i)).read()).collect();
-        for (i, entry) in places.into_iter().zip(entries) {
-            for copy in 0..copies {
-                // Neighbors write to different banks.
-                let own = bitand(add(t, number(copy)), number(copies - 1));
-                write(&to.at(add(mul(i, number(copies)), own)), entry);
-            }
-        }
-        end_loop(counted);
-    }
-
-    /// The plane of its table, and that plane's first byte.
-    fn table_plane(&self) -> Option<(Plane, Ex<u32>)> {
-        self.planes.last().copied().filter(|(plane, _)| plane.units == 0)
-    }
-
     /// The same with the table of another tensor of its format.
     pub fn with_table_of(mut self, other: &Tensor) -> Self {
-        self.table.clone_from(&other.table);
+        self.tables.clone_from(&other.tables);
         self
     }
 
@@ -300,8 +247,8 @@ impl Tensor {
     #[track_caller]
     pub fn unit(&self, index: Ex<u32>) -> Unit {
         let fields = self.planes.iter().map(|&(plane, first)| Field { plane, first, loaded: Vec::new() });
-        let (words, table) = (self.words.view(), self.table.clone());
-        Unit { words, fields: fields.collect(), index, in_row: index, first_field: None, table }
+        let (words, tables) = (self.words.view(), self.tables.clone());
+        Unit { words, fields: fields.collect(), index, in_row: index, first_field: None, tables }
     }
 
     /// Unit `i` of a row whose first is `start`: a row is whole blocks, so that `i` says which unit of its block it is.
@@ -322,7 +269,7 @@ impl Tensor {
 
     /// What makes it this tensor and no other.
     pub(crate) fn identity(&self) -> Vec<ValueId> {
-        let table = self.table.iter().map(|table| table.base());
+        let table = self.tables.iter().map(Table::base);
         self.planes.iter().map(|(_, first)| first.id).chain([self.words.base()]).chain(table).collect()
     }
 }
@@ -345,20 +292,13 @@ pub struct Unit {
     in_row: Ex<u32>,
     /// Words of the first plane's field, where they are not found by the index.
     first_field: Option<Path>,
-    table: Option<Rc<Table>>,
-}
-
-/// Entries of a table of `n` that each of `local` invocations asks for before it stores the first: all, or as many as
-/// registers are spent on, where they are the same for every invocation.
-fn entries_on_their_way(n: u32, local: u32) -> u32 {
-    let rounds = if n.is_multiple_of(local) { n / local } else { 1 };
-    (1..=8).rev().find(|each| rounds.is_multiple_of(*each)).unwrap_or(1)
+    tables: Tables,
 }
 
 /// Words of a field that are loaded with its unit: none of a table, none of a wide field that several units share.
 const fn words_at_once(plane: Plane) -> usize {
     match plane.bytes {
-        _ if plane.units == 0 || plane.units > 1 && plane.bytes > 4 => 0,
+        _ if plane.is_table() || plane.units > 1 && plane.bytes > 4 => 0,
         ..4 => 1,
         bytes => bytes as usize / 4,
     }
@@ -437,38 +377,35 @@ impl Unit {
         self.sixteen_bytes(self.plane(plane), j)
     }
 
-    /// Word `i` of the format's table, whose entries are single words.
+    /// The entry of the format's table in plane `plane`, of single words, that `bits` bits of `word` from bit `from` on
+    /// name.
     #[track_caller]
-    pub fn lookup(&self, i: Ex<u32>) -> Ex<u32> {
-        match self.table.as_deref() {
-            Some(table @ Table { entries: Entries::Words(words), .. }) => words.at(table.place(i)).read(),
-            _ => self.word_in_memory(self.fields.len() - 1, i),
-        }
-    }
-
-    /// The two words of entry `i` of the format's table, whose entries have two.
-    #[track_caller]
-    pub fn lookup_pair(&self, i: Ex<u32>) -> Ex<Vec2<u32>> {
-        match self.table.as_deref() {
-            Some(table @ Table { entries: Entries::Pairs(pairs), .. }) => pairs.at(table.place(i)).read(),
-            _ => self.eight_bytes(self.fields.len() - 1, i),
-        }
-    }
-
-    /// The word of the format's table that byte `j` of `word` names.
-    #[track_caller]
-    pub fn lookup_byte(&self, word: Ex<u32>, j: Ex<u32>) -> Ex<u32> {
-        match (self.table.as_deref(), known(j)) {
-            (Some(Table { entries: Entries::Words(words), copies }), Some(j)) if *copies > 1 => {
-                // Moved at once to where it stands before the number of the copy.
-                let (from, to) = (8 * j as u32, copies.ilog2());
-                let moved =
-                    if from < to { shl(word, number(to - from)) } else { shr(word, number(from - to)) };
-                let own = bitand(local_id(), number(copies - 1));
-                words.at(bitor(bitand(moved, number(0xff << to)), own)).read()
+    pub fn lookup(&self, plane: Ex<u32>, word: Ex<u32>, from: Ex<u32>, bits: Ex<u32>) -> Ex<u32> {
+        let plane = self.plane(plane);
+        match self.table(plane) {
+            Some(table @ Table { entries: Entries::Words(words), .. }) => {
+                words.at(table.place(word, from, bits)).read()
             }
-            _ => self.lookup(bitand(shr(word, mul(j, number(8))), number(0xff))),
+            _ => self.word_in_memory(plane, field(word, from, bits)),
         }
+    }
+
+    /// The same of a table whose entries have two words.
+    #[track_caller]
+    pub fn lookup_pair(&self, plane: Ex<u32>, word: Ex<u32>, from: Ex<u32>, bits: Ex<u32>) -> Ex<Vec2<u32>> {
+        let plane = self.plane(plane);
+        match self.table(plane) {
+            Some(table @ Table { entries: Entries::Pairs(pairs), .. }) => {
+                pairs.at(table.place(word, from, bits)).read()
+            }
+            _ => self.eight_bytes(plane, field(word, from, bits)),
+        }
+    }
+
+    /// The table of a plane, where it is in workgroup memory.
+    fn table(&self, plane: usize) -> Option<&Table> {
+        let before = self.fields[..plane].iter().filter(|field| field.plane.is_table()).count();
+        self.tables.get(before).filter(|_| self.fields[plane].plane.is_table())
     }
 
     /// A field of one or two bytes, zeros above.
@@ -565,7 +502,7 @@ impl<'a> Read for &'a Unit {
 }
 
 /// A value that is known while staging.
-fn known(n: Ex<u32>) -> Option<usize> {
+pub(crate) fn known(n: Ex<u32>) -> Option<usize> {
     with(|s| match s.b.as_const(n.id) {
         Some(Const::Scalar { bits, .. }) => Some(*bits as usize),
         _ => None,
@@ -573,6 +510,6 @@ fn known(n: Ex<u32>) -> Option<usize> {
 }
 
 #[track_caller]
-fn number(n: u32) -> Ex<u32> {
+pub(crate) fn number(n: u32) -> Ex<u32> {
     Ex::new(with(|s| s.u32_const(n)))
 }

@@ -2,9 +2,14 @@
 //!
 //! The arms multiply (`arms/`); here is what a launch binds, which arm and tile a shape takes, and the cases.
 
-use kiln_abi::{BufferRange, DeviceCaps, Kernel, spirv::Capability};
+mod choice;
+
+use kiln_abi::{BufferRange, Kernel};
 use kiln_dsl::prelude::PackedFormat;
 
+pub(crate) use self::choice::SUBGROUP;
+use self::choice::{COLS, LANES};
+pub use self::choice::{Traits, choose, of_block, subgroup, tiles};
 pub use crate::arms::{Activation, Ends, Form, GemvPush, Tile, ends::LATE};
 use crate::{
     Call, Format, Variant,
@@ -111,134 +116,6 @@ pub enum Exact {
     Two,
     /// One byte an element where they are packed: the class int8.
     One,
-}
-
-/// Units of a row that make all lanes of a row worth their fold.
-const LANES: [u32; 4] = [128, 64, 32, 8];
-/// Rows of W per lane group: their blocks of x are read once.
-const ROWS: u32 = 4;
-/// The same for rows of x of one plane, a single one and, on 64 lanes, several.
-const ROWS_OF_BYTES: (u32, u32) = (2, 8);
-/// Rows of x at once, where there is more than one.
-const COLS: u32 = 8;
-/// Invocations of a workgroup, at least.
-const LOCAL: u32 = 64;
-/// The same where each workgroup fills a table first, or has few rows for a lane group.
-const WIDE: u32 = 256;
-/// Copies of a small table, where a device has room: lanes that look up at once meet less often in a bank.
-const COPIES: u32 = 16;
-/// Words of a small table.
-const SMALL: u32 = 256;
-/// The subgroup size that shuffles are used for.
-pub(crate) const SUBGROUP: u32 = 32;
-
-/// What a choice depends on of a format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Traits {
-    /// Elements of a unit.
-    pub unit: u32,
-    /// Whether it has packed lanes.
-    pub packed: bool,
-    /// 32-bit words of its table, if it has one.
-    pub table: u32,
-}
-
-impl Traits {
-    /// Those of a format.
-    pub fn of<F: Format>() -> Self {
-        let table = F::PLANES.last().map_or(0, |plane| if plane.units == 0 { plane.bytes / 4 } else { 0 });
-        Traits { unit: F::UNIT, packed: F::arms().is_packed(), table }
-    }
-}
-
-/// The choice for a format.
-///
-/// A row's result depends on the arm and the lanes, and these on the format and k alone: what shares its step does not
-/// change it.
-pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
-    let has_dot = caps.capabilities.contains(&Capability::DotProductInput4x8BitPacked);
-    let (arm, reason) = match (format.packed, has_dot) {
-        _ if shape.exact == Exact::Float => (Arm::Float, "float is asked for"),
-        (true, true) if shape.exact == Exact::One => {
-            (Arm::Dot4(Planes::One), "packed weights, the class int8, a device with an integer dot product")
-        }
-        (true, true) => (Arm::Dot4(Planes::Two), "packed weights on a device with an integer dot product"),
-        (true, false) => (Arm::Float, "the device has no integer dot product"),
-        (false, _) => (Arm::Float, "the format has no packed lanes"),
-    };
-    let per_row = shape.k / format.unit;
-    let lanes = lanes(format, arm).find(|lanes| per_row >= *lanes).unwrap_or(LANES[3]);
-    let subgroup = subgroup(caps);
-    let cols = if shape.rows == 1 || shape.experts { 1 } else { COLS };
-    let mut tile = tile(format, arm, (lanes, cols), subgroup);
-    if format.table * 4 * tile.copies + FOLD_BYTES > caps.limits.max_workgroup_bytes {
-        tile.copies = 1;
-    }
-    let fold = subgroup.map_or("workgroup memory", |_| "shuffles");
-    let Tile { rows, local, .. } = tile;
-    let reason = format!(
-        "{reason}; {per_row} units a row for {lanes} lanes of {local}, {rows} rows each; {cols} rows of x at once; \
-         folds by {fold}"
-    );
-    Choice { arm, tile, reason }
-}
-
-/// Invocations of a workgroup that leaves blocks alone, at most: what 1024 lose where many of them follow each other is
-/// more than the launch that they save (24576 rows of 4096 on an H200: 5.6 us against 2.6).
-const MOST_FOR_BLOCKS: u32 = 512;
-
-/// The tile of a choice where a launch leaves blocks: a workgroup owns a block of rows of W. None where the device has
-/// not the invocations or the memory for it.
-pub fn of_block(format: Traits, choice: &Choice, form: Form, caps: &DeviceCaps) -> Option<Tile> {
-    let tile = choice.tile.of_block();
-    let most = if form.ends == Ends::Blocks { MOST_FOR_BLOCKS } else { u32::MAX };
-    let fits = tile.local <= most.min(caps.limits.max_invocations)
-        && tile.bytes_beside(4 * format.table, form) <= caps.limits.max_workgroup_bytes;
-    (fits && choice.tile.cols == 1 && choice.arm == Arm::Dot4(Planes::Two)).then_some(tile)
-}
-
-/// The subgroup size that kernels with a choice use shuffles of, where the device has it.
-pub fn subgroup(caps: &DeviceCaps) -> Option<u32> {
-    let (low, high) = caps.subgroup_sizes;
-    (low <= SUBGROUP && SUBGROUP <= high).then_some(SUBGROUP)
-}
-
-/// Bytes of workgroup memory that a fold takes at most beside copies of a table.
-const FOLD_BYTES: u32 = 8192;
-
-/// Lanes that a row may have: of bytes, and where a table is filled, fewer, for then more rows share what is filled.
-fn lanes(format: Traits, arm: Arm) -> impl Iterator<Item = u32> {
-    let most = match (format.table, arm) {
-        (1..=SMALL, Arm::Dot4(_)) => 32,
-        (0, Arm::Float | Arm::Dot4(Planes::Two)) => 128,
-        _ => 64,
-    };
-    LANES.into_iter().filter(move |lanes| *lanes <= most)
-}
-
-/// Every tile that [`choose`] can give a format on an arm.
-pub fn tiles(format: Traits, arm: Arm) -> Vec<Tile> {
-    let subgroups = [None, Some(SUBGROUP)];
-    let cols = [1, COLS];
-    let shapes = lanes(format, arm).flat_map(|lanes| cols.map(|cols| (lanes, cols)));
-    let mut tiles: Vec<_> = shapes.flat_map(|shape| subgroups.map(|s| tile(format, arm, shape, s))).collect();
-    let scarce: Vec<_> = tiles.iter().filter(|t| t.copies > 1).map(|t| Tile { copies: 1, ..*t }).collect();
-    tiles.extend(scarce);
-    tiles
-}
-
-fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u32>) -> Tile {
-    let (table, bytes) = (format.table > 0, arm == Arm::Dot4(Planes::One));
-    let rows = match (bytes && !table, cols) {
-        (true, 1) => ROWS_OF_BYTES.0,
-        (true, _) if lanes == 64 => ROWS_OF_BYTES.1,
-        _ => ROWS,
-    };
-    let wide = cols == 1 && (table || bytes);
-    let ahead = u32::from(cols == 1 && table && arm != Arm::Float);
-    let small = (1..=SMALL).contains(&format.table) && cols == 1 && arm != Arm::Float;
-    let (local, copies) = (if wide { WIDE } else { LOCAL.max(lanes) }, if small { COPIES } else { 1 });
-    Tile { lanes, rows, cols, ahead, local, copies, subgroup }
 }
 
 /// Every form that a model uses on every arm.

@@ -6,6 +6,7 @@ use kiln_abi::{
     DeviceCaps, DeviceKind, Limits, MatrixCaps, MatrixElem, MatrixProduct,
     spirv::{Capability, Scope},
 };
+use kiln_dsl::tensor::Plane;
 use kiln_kernels::{
     Registry,
     activations::Planes,
@@ -86,7 +87,8 @@ fn every_device_and_shape_has_its_arm_and_tile() {
         (32, true, shape(1, 4096), &old, (Float, 128, 1, Some(32))),
     ];
     for (unit, packed, shape, caps, expected) in table {
-        let choice = choose(Traits { unit, packed, table: 0 }, shape, caps);
+        let choice =
+            choose(Traits { unit, packed, first: Plane::unit(16), table: 0, others: 0 }, shape, caps);
         let tile = choice.tile;
         let found = (choice.arm, tile.lanes, tile.cols, tile.subgroup);
         assert_eq!(found, expected, "{}, {shape:?}: {}", caps.name, choice.reason);
@@ -101,17 +103,37 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     let phone = DeviceCaps { limits: Limits { max_workgroup_bytes: 16384, ..caps.limits }, ..caps.clone() };
     let on = |caps, table, exact, rows| {
         let shape = Shape { exact, ..shape(rows, 4096) };
-        let tile = choose(Traits { unit: 32, packed: true, table }, shape, caps).tile;
+        let format = Traits { unit: 32, packed: true, first: Plane::unit(16), table, others: 0 };
+        let tile = choose(format, shape, caps).tile;
         (tile.lanes, tile.rows, tile.ahead, tile.local, tile.copies)
     };
     assert_eq!(on(&caps, 0, Exact::Two, 1), (128, 4, 0, 128, 1));
     assert_eq!(on(&caps, 0, Exact::Two, 8), (128, 4, 0, 128, 1));
     assert_eq!(on(&caps, 2048, Exact::Two, 1), (64, 4, 1, 256, 1));
-    assert_eq!(on(&caps, 256, Exact::Two, 1), (32, 4, 1, 256, 16));
-    assert_eq!(on(&phone, 256, Exact::Two, 1), (32, 4, 1, 256, 1));
+    assert_eq!(on(&caps, 256, Exact::Two, 1), (32, 2, 1, 256, 16));
+    assert_eq!(on(&phone, 256, Exact::Two, 1), (32, 2, 1, 256, 1));
     assert_eq!(on(&caps, 256, Exact::Two, 8), (32, 4, 0, 64, 1));
     assert_eq!(on(&caps, 0, Exact::One, 1), (64, 2, 0, 256, 1));
     assert_eq!(on(&caps, 0, Exact::One, 8), (64, 8, 0, 64, 1));
+}
+
+/// As the record 2026-11-30-h200-codebook measured it.
+#[test]
+fn tables_have_tiles_for_the_workgroups_of_a_launch_and_thin_units_are_read_ahead() {
+    let caps = device("any", (32, 32), true);
+    let on = |first, table, shape| {
+        let tile = choose(Traits { unit: 32, packed: true, first, table, others: 0 }, shape, &caps).tile;
+        (tile.lanes, tile.rows, tile.ahead, tile.local)
+    };
+    let of = |m, k| Shape { m, ..shape(1, k) };
+    let experts = Shape { rows: 8, m: 768, experts: true, ..shape(8, 2048) };
+    assert_eq!(on(Plane::unit(16), 256, of(12288, 4096)), (32, 4, 1, 256));
+    assert_eq!(on(Plane::unit(16), 256, of(4096, 4096)), (32, 2, 1, 256));
+    assert_eq!(on(Plane::unit(16), 256, of(4096, 12288)), (64, 4, 1, 256));
+    assert_eq!(on(Plane::unit(16), 256, experts), (32, 2, 1, 256));
+    assert_eq!(on(Plane::unit(8), 2048, of(4096, 4096)), (64, 4, 1, 256));
+    assert_eq!(on(Plane::unit(8), 0, of(4096, 4096)), (64, 4, 1, 128));
+    assert_eq!(on(Plane::block(48, 8), 0, of(4096, 4096)), (64, 4, 0, 256));
 }
 
 /// What is chosen is among the variants that conformance runs, and runs on the device.

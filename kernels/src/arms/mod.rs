@@ -7,7 +7,7 @@ pub mod float;
 use std::fmt;
 
 use kiln_dsl::prelude::*;
-use kiln_dsl::tensor::{loaded_words, plane_offsets};
+use kiln_dsl::tensor::{loaded_words, plane_offsets, table_bytes};
 
 pub use self::ends::Ends;
 use crate::fold::{fold_columns, halves};
@@ -96,13 +96,12 @@ impl Tile {
 
     /// Bytes of workgroup memory that a device must have: those that every device has, or more for a table.
     pub fn workgroup_bytes<F: TensorFormat>(&self, form: Form) -> u32 {
-        let table = F::PLANES.last().map_or(0, |plane| if plane.units == 0 { plane.bytes } else { 0 });
-        self.bytes_beside(table, form).max(EVERYWHERE)
+        self.bytes_beside(table_bytes(F::PLANES, self.copies), form).max(EVERYWHERE)
     }
 
-    /// Bytes of workgroup memory with a table of so many.
-    pub fn bytes_beside(&self, table: u32, form: Form) -> u32 {
-        table * self.copies + 4 * (self.shared() + ends::words(*self, form))
+    /// Bytes of workgroup memory with tables of so many.
+    pub fn bytes_beside(&self, tables: u32, form: Form) -> u32 {
+        tables + 4 * (self.shared() + ends::words(*self, form))
     }
 
     /// Sums that are folded at once in workgroup memory.

@@ -28,11 +28,22 @@ pub fn pair_table(values: &[i8; 16]) -> Vec<u32> {
     (0..256).map(|byte| value(byte & 15) | value(byte >> 4) << 16).collect()
 }
 
-/// The four values behind the bytes 2h and 2h + 1 of `word`, whose nibbles [`pair_table`] is looked up for; h is 0 or 1.
+/// The four values behind the bytes 2h and 2h + 1 of `word`, whose nibbles [`pair_table`], the format's plane `plane`, is
+/// looked up for; h is 0 or 1.
 #[device]
-pub fn two_pairs(u: &Unit, word: u32, h: u32) -> u32 {
-    u.lookup_byte(word, h * 2) + u.lookup_byte(word, h * 2 + 1) * 256
+pub fn two_pairs(u: &Unit, plane: u32, word: u32, h: u32) -> u32 {
+    u.lookup(plane, word, h * 16, 8) + u.lookup(plane, word, h * 16 + 8, 8) * 256
 }
+
+/// For the seven bits of a file that stand for eight signs: ones in the bytes of what is negative. The eighth sign makes
+/// their number even.
+pub fn sign_table() -> Vec<u32> {
+    let ones = |signs: u8| (0..4).fold(0, |word, j| word | u32::from(signs >> j & 1) << (8 * j));
+    (0..128).map(even_signs).flat_map(|signs| [ones(signs), ones(signs >> 4)]).collect()
+}
+
+/// Plane of a [`sign_table`].
+pub const SIGNS: Plane = Plane::pairs(256);
 
 /// Where the bit of a word of signs on a device comes from: bit p of byte l is the sign of element 4p + l.
 ///
@@ -64,10 +75,9 @@ pub fn half_of(entry: Vec2<u32>, pack: u32) -> u32 {
     select((pack & 1) == 0, entry.x(), entry.y())
 }
 
-/// The four bytes of elements `4 pack` on, none of them zero, negated where their bit of `signs` is set.
+/// Four bytes, none of them zero, negated where `ones` has a one.
 #[device]
-pub fn signed(bytes: u32, signs: u32, pack: u32) -> u32 {
+pub fn negated(bytes: u32, ones: u32) -> u32 {
     // -b is !b + 1, which carries into no other byte.
-    let ones = (signs >> pack) & 0x0101_0101;
     (bytes ^ (ones * 255)) + ones
 }

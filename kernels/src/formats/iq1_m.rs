@@ -110,11 +110,11 @@ impl PackedFormat for Iq1M {
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
         let (low, high, l) = (u.word(0, 0), u.small(1), pack >> 1);
-        let early = low >> ((l & 1) * 12);
-        let late = select(l == 2, (low >> 24) | (high << 8), high >> 4);
-        let field = select(l < 2, early, late);
-        let entry = u.lookup(field & 0x7ff);
+        let late = select(l == 2, (low >> 24) | (high << 8), high);
+        let (word, from) = (select(l < 2, low, late), select(l == 1, 12, select(l == 3, 4, 0)));
+        let entry = u.lookup(4, word, from, 11);
         // Four times the value, and the shift, plus four and a half: bytes from 0 to 9.
-        ((entry >> ((pack & 1) * 4)) & 0x0c0c_0c0c) | (0x0101_0101 - ((field >> 11) & 1) * 0x0101_0101)
+        let up = 0x0101_0101 - ((word >> (from + 11)) & 1) * 0x0101_0101;
+        ((entry >> ((pack & 1) * 4)) & 0x0c0c_0c0c) | up
     }
 }

@@ -101,11 +101,10 @@ impl PackedFormat for Iq1S {
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
         let (low, high, l) = (u.word(0, 0), u.small(1), pack >> 1);
-        let early = low >> ((l & 1) * 11);
-        let late = select(l == 2, (low >> 22) | (high << 10), high >> 1);
-        let index = select(l < 2, early, late) & 0x7ff;
+        let late = select(l == 2, (low >> 22) | (high << 10), high);
+        let entry = u.lookup(3, select(l < 2, low, late), select(l == 1, 11, select(l == 3, 1, 0)), 11);
         // A value, plus one: the shift is in the offset.
-        (u.lookup(index) >> ((pack & 1) * 4)) & 0x0303_0303
+        (entry >> ((pack & 1) * 4)) & 0x0303_0303
     }
 }
 

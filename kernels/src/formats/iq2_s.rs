@@ -16,7 +16,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{half_of, signed, write_signed},
+    codebook::{half_of, negated, write_signed},
     f16_at, grids, half_bits,
     layout::single,
     nibble_at,
@@ -54,9 +54,12 @@ impl Format for Iq2S {
 
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
-            0 if bit < 32 => Some(8 * QS + 32 * unit + bit),
+            // Three indexes of ten bits, the high bits of the fourth above them, its low ones with the scales.
+            0 if bit < 30 => Some(index_bit(unit, bit / 10, bit % 10)),
+            0 if bit < 32 => Some(index_bit(unit, 3, bit - 22)),
             0 => Some(8 * SIGNS + 32 * unit + single(bit - 32)),
-            1 => Some(8 * if bit < 8 { QH } else { SCALES - 1 } + 8 * unit + bit),
+            1 if bit < 8 => Some(index_bit(unit, 3, bit)),
+            1 => Some(8 * (SCALES - 1) + 8 * unit + bit),
             2 => Some(bit),
             _ => None,
         }
@@ -65,6 +68,11 @@ impl Format for Iq2S {
     fn table() -> Vec<u32> {
         grids::IQ2_S.bytes()
     }
+}
+
+/// Bit `b` of index `l` of 32 weights.
+const fn index_bit(unit: usize, l: usize, b: usize) -> usize {
+    if b < 8 { 8 * (QS + 4 * unit + l) + b } else { 8 * (QH + unit) + 2 * l + b - 8 }
 }
 
 #[device]
@@ -94,8 +102,9 @@ impl PackedFormat for Iq2S {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let (l, extra) = (pack >> 1, u.small(1));
-        let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | (((extra >> (l * 2)) & 3) << 8);
-        signed(half_of(u.lookup_pair(index), pack), u.word(0, 1), pack)
+        let (l, word) = (pack >> 1, u.word(0, 0));
+        let last = (u.small(1) & 0xff) | ((word >> 22) & 0x300);
+        let entry = u.lookup_pair(3, select(l < 3, word, last), select(l < 3, l * 10, 0), 10);
+        negated(half_of(entry, pack), (u.word(0, 1) >> pack) & 0x0101_0101)
     }
 }

@@ -15,7 +15,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{all_signs, even_signs, half_of, signed, spread_seven, write_signed},
+    codebook::{all_signs, even_signs, half_of, negated, spread_seven, write_signed},
     f16_at, grids, half_bits, nibble_at, u16_at,
 };
 
@@ -100,6 +100,7 @@ impl PackedFormat for Iq2Xs {
     fn lanes(u: &Unit, pack: u32) -> u32 {
         let (l, high) = (pack >> 1, u.word(0, 1));
         let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | ((high >> (l * 2 + 17)) & 0x100);
-        signed(half_of(u.lookup_pair(index), pack), all_signs(high), pack)
+        let entry = u.lookup_pair(3, index, 0, 9);
+        negated(half_of(entry, pack), (all_signs(high) >> pack) & 0x0101_0101)
     }
 }

@@ -14,7 +14,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{all_signs, even_signs, half_of, signed, spare, spread_seven, write_signed},
+    codebook::{all_signs, even_signs, half_of, negated, spare, spread_seven, write_signed},
     f16_at, grids, half_bits, u32_at,
 };
 
@@ -87,7 +87,7 @@ impl PackedFormat for Iq2Xxs {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let index = (u.word(0, 0) >> ((pack >> 1) * 8)) & 0xff;
-        signed(half_of(u.lookup_pair(index), pack), all_signs(u.word(0, 1)), pack)
+        let entry = u.lookup_pair(2, u.word(0, 0), (pack >> 1) * 8, 8);
+        negated(half_of(entry, pack), (all_signs(u.word(0, 1)) >> pack) & 0x0101_0101)
     }
 }

@@ -15,11 +15,7 @@ use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
 use super::{
-    Arms, Format, HostFormat,
-    codebook::{signed, write_signed},
-    f16_at, grids, half_bits,
-    layout::single,
-    nibble_at,
+    Arms, Format, HostFormat, codebook::write_signed, f16_at, grids, half_bits, layout::single, nibble_at,
 };
 
 /// The format.
@@ -57,11 +53,16 @@ impl Format for Iq3S {
 
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
-            0 => Some(8 * QS + 64 * unit + bit),
+            // Three indexes of nine bits in each word, the last one's pieces above them.
+            0 => match (bit / 32, bit % 32) {
+                (word, b @ 0..27) => Some(index_bit(unit, 3 * word + b / 9, b % 9)),
+                (word, b) if 5 * word + b < 36 => Some(index_bit(unit, 7, 5 * word + b - 27)),
+                _ => None,
+            },
             1 => Some(8 * SIGNS + 32 * unit + single(bit)),
             2 => match bit {
-                0..8 => Some(8 * QH + 8 * unit + bit),
-                8..12 => Some(8 * SCALES + 4 * unit + bit - 8),
+                0..9 => Some(index_bit(unit, 6, bit)),
+                9..13 => Some(8 * SCALES + 4 * unit + bit - 9),
                 _ => None,
             },
             3 => Some(bit),
@@ -69,9 +70,19 @@ impl Format for Iq3S {
         }
     }
 
-    fn table() -> Vec<u32> {
-        grids::IQ3_S.bytes()
+    fn offset(block: &[u8], i: usize) -> f32 {
+        f16_at(block, 0) * f32::from(1 + 2 * nibble_at(block, SCALES, i / 32))
     }
+
+    fn table() -> Vec<u32> {
+        // An entry is odd: twice what is here, and one.
+        grids::IQ3_S.bytes().into_iter().map(|four| (four >> 1) & 0x7f7f_7f7f).collect()
+    }
+}
+
+/// Bit `b` of index `k` of a group.
+const fn index_bit(group: usize, k: usize, b: usize) -> usize {
+    if b < 8 { 8 * (QS + 8 * group + k) + b } else { 8 * (QH + group) + k }
 }
 
 #[device]
@@ -93,16 +104,21 @@ impl TensorFormat for Iq3S {
 #[device]
 impl PackedFormat for Iq3S {
     const GROUP: u32 = 32;
-    const OFFSET: bool = false;
+    const OFFSET: bool = true;
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
-        let d = half_bits(u.small(3));
-        (d * (1.0 + 2.0 * ((u.small(2) >> 8) as f32)), 0.0)
+        let scale = half_bits(u.small(3)) * (1.0 + 2.0 * ((u.small(2) >> 9) as f32));
+        (2.0 * scale, scale)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let high = (u.small(2) << (8 - pack)) & 0x100;
-        let index = ((u.word(0, pack >> 2) >> ((pack & 3) * 8)) & 0xff) | high;
-        signed(u.lookup(index), u.word(1, 0), pack)
+        // Minus 2b + 1 is twice !b, and one: the offset is for both.
+        let ones = (u.word(1, 0) >> pack) & 0x0101_0101;
+        let (first, second) = (u.word(0, 0), u.word(0, 1));
+        let last = (first >> 27) | ((second >> 22) & 0x3e0);
+        let late = select(pack == 6, u.small(2), last);
+        let word = select(pack < 3, first, select(pack < 6, second, late));
+        let from = select(pack < 6, pack % 3 * 9, 0);
+        u.lookup(4, word, from, 9) ^ (ones * 255)
     }
 }

@@ -100,6 +100,6 @@ impl PackedFormat for Iq4Xs {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        two_pairs(&u, u.word(0, pack >> 1), pack & 1)
+        two_pairs(&u, 3, u.word(0, pack >> 1), pack & 1)
     }
 }

@@ -90,6 +90,6 @@ impl PackedFormat for Mxfp4 {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        two_pairs(&u, u.word(0, pack >> 1), pack & 1)
+        two_pairs(&u, 2, u.word(0, pack >> 1), pack & 1)
     }
 }

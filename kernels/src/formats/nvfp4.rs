@@ -102,6 +102,6 @@ impl PackedFormat for Nvfp4 {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        two_pairs(&u, u.word(0, pack >> 1), pack & 1)
+        two_pairs(&u, 2, u.word(0, pack >> 1), pack & 1)
     }
 }

@@ -9,7 +9,7 @@
 //! Numerics: weights decoded to f32 and rounded to f16; products summed in f32, multiply-adds following k in order.
 
 use kiln_abi::{BufferRange, Kernel};
-use kiln_dsl::prelude::*;
+use kiln_dsl::{prelude::*, tensor};
 
 use super::{
     KhrShape,
@@ -176,12 +176,9 @@ pub(super) const fn bytes(shape: &KhrShape, table_bytes: u32) -> u32 {
     shape.workgroup_bytes(2 * PER_WORD, PER_WORD) + table_bytes
 }
 
-/// Bytes of a format's table, the last of its planes, if it has one.
-pub const fn table_bytes(planes: &[Plane]) -> u32 {
-    match planes {
-        [.., Plane { bytes, units: 0, .. }] => *bytes,
-        _ => 0,
-    }
+/// Bytes of a format's tables.
+pub fn table_bytes(planes: &[Plane]) -> u32 {
+    tensor::table_bytes(planes, 1)
 }
 
 #[device]

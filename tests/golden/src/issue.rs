@@ -2,8 +2,9 @@
 //!
 //! A count of words, not of a driver's code: what does not change in the loop is taken as moved out of it, equal
 //! values are made once, what nobody reads is not made, and these are one instruction: a sum of products of bytes, two
-//! logical operations of three values, an addition with the product, shift or addition that it alone uses. A vector
-//! counts for its components, a load once; an element's address is one integer instruction.
+//! logical operations of three values, an addition with the product, shift or addition that it alone uses, an address in
+//! workgroup memory with a shift of its index to the right. A vector counts for its components, a load once; an element's
+//! address is one integer instruction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -204,7 +205,9 @@ impl Module {
         let mut within = BTreeSet::new();
         for node in kept.iter().rev() {
             let once = |o: &&u32| uses.get(*o) == Some(&1) && !within.contains(*o);
-            let of = |o: &u32| by_id.get(o).copied().filter(|operand| joins(node, operand));
+            let of = |o: &u32| {
+                by_id.get(o).copied().filter(|operand| joins(node, operand) || self.undoes(node, operand))
+            };
             let joined = node.operands.iter().filter(once).find_map(of);
             // A dot product has the addition; others are had by what reads them.
             within.extend(joined.map(|o| if o.op == Op::SDot { node.result } else { o.result }));
@@ -216,6 +219,13 @@ impl Module {
             }
         }
         counts
+    }
+
+    /// Whether an element's address, whose index is shifted left by the element's size, has that shift done already.
+    fn undoes(&self, node: &Node, operand: &Node) -> bool {
+        node.op == Op::AccessChain
+            && operand.op == Op::ShiftRightLogical
+            && self.is_in(node.result, StorageClass::Workgroup)
     }
 
     /// The instructions whose results change in the loop, equal ones once; and what anything else reads.

@@ -1,0 +1,198 @@
+//! Which arm and tile a gemv takes: a pure function of format, shape and device, as the records of `bench` measured it.
+
+use kiln_abi::{DeviceCaps, spirv::Capability};
+use kiln_dsl::{prelude::Plane, tensor::MOST_COPIES};
+
+use super::{Arm, Choice, Exact, Shape};
+use crate::{
+    Format,
+    activations::Planes,
+    arms::{Ends, Form, Tile},
+};
+
+/// Units of a row that make all lanes of a row worth their fold.
+pub(super) const LANES: [u32; 4] = [128, 64, 32, 8];
+/// Rows of W per lane group: their blocks of x are read once.
+const ROWS: u32 = 4;
+/// The same for rows of x of one plane, a single one and, on 64 lanes, several.
+const ROWS_OF_BYTES: (u32, u32) = (2, 8);
+/// Rows of x at once, where there is more than one.
+pub(super) const COLS: u32 = 8;
+/// Invocations of a workgroup, at least.
+const LOCAL: u32 = 64;
+/// The same where each workgroup fills a table first, or has few rows for a lane group.
+const WIDE: u32 = 256;
+/// Copies of a small table, where a device has room: lanes that look up at once meet less often in a bank.
+const COPIES: u32 = 16;
+/// Bytes of a thin unit's first plane, at most.
+const THIN: u32 = 8;
+/// Workgroups of a launch that are few, for a GPU that takes several hundred at once, and the rows of a lane group then.
+const FEW_GROUPS: u32 = 256;
+const FEW_ROWS: u32 = 2;
+/// Words of a small table.
+const SMALL: u32 = 256;
+/// The subgroup size that shuffles are used for.
+pub(crate) const SUBGROUP: u32 = 32;
+
+/// What a choice depends on of a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traits {
+    /// Elements of a unit.
+    pub unit: u32,
+    /// Whether it has packed lanes.
+    pub packed: bool,
+    /// Its first plane.
+    pub first: Plane,
+    /// 32-bit words of its first table, if it has one.
+    pub table: u32,
+    /// Those of further ones.
+    pub others: u32,
+}
+
+impl Traits {
+    /// Those of a format.
+    pub fn of<F: Format>() -> Self {
+        let mut tables = F::PLANES.iter().filter(|plane| plane.is_table()).map(|plane| plane.bytes / 4);
+        let (table, others) = (tables.next().unwrap_or(0), tables.sum());
+        let first = F::PLANES.first().copied().unwrap_or(Plane::unit(4));
+        Traits { unit: F::UNIT, packed: F::arms().is_packed(), first, table, others }
+    }
+
+    /// Whether a unit takes so few bytes that a round's loads leave the memory idle: the next round's go with them.
+    fn is_thin(self) -> bool {
+        self.table == 0 && self.first.units == 1 && self.first.bytes <= THIN
+    }
+
+    /// Whether its first table is small.
+    fn is_small(self) -> bool {
+        (1..=SMALL).contains(&self.table)
+    }
+
+    /// Whether units share what they are decoded from.
+    fn is_shared(self) -> bool {
+        self.first.units > 1
+    }
+
+    /// Bytes of workgroup memory that its tables take at most.
+    fn table_bytes(self, copies: u32) -> u32 {
+        4 * (self.table * copies + self.others * if copies > 1 { MOST_COPIES } else { 1 })
+    }
+}
+
+/// The choice for a format.
+///
+/// A row's result depends on the arm and the lanes, and these on the format and k alone: what shares its step does not
+/// change it.
+pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
+    let has_dot = caps.capabilities.contains(&Capability::DotProductInput4x8BitPacked);
+    let (arm, reason) = match (format.packed, has_dot) {
+        _ if shape.exact == Exact::Float => (Arm::Float, "float is asked for"),
+        (true, true) if shape.exact == Exact::One => {
+            (Arm::Dot4(Planes::One), "packed weights, the class int8, a device with an integer dot product")
+        }
+        (true, true) => (Arm::Dot4(Planes::Two), "packed weights on a device with an integer dot product"),
+        (true, false) => (Arm::Float, "the device has no integer dot product"),
+        (false, _) => (Arm::Float, "the format has no packed lanes"),
+    };
+    let per_row = shape.k / format.unit;
+    let lanes = lanes(format, arm).find(|lanes| per_row >= least(format, arm, *lanes)).unwrap_or(LANES[3]);
+    let subgroup = subgroup(caps);
+    let cols = if shape.rows == 1 || shape.experts { 1 } else { COLS };
+    let mut tile = tile(format, arm, (lanes, cols), subgroup);
+    if tile.rows > FEW_ROWS && has_copies(format, arm, cols) {
+        let groups = shape.m.div_ceil(tile.workgroup_rows()).saturating_mul(shape.rows);
+        tile.rows = if groups < FEW_GROUPS { FEW_ROWS } else { tile.rows };
+    }
+    if format.table_bytes(tile.copies) + FOLD_BYTES > caps.limits.max_workgroup_bytes {
+        tile.copies = 1;
+    }
+    let fold = subgroup.map_or("workgroup memory", |_| "shuffles");
+    let Tile { rows, local, .. } = tile;
+    let reason = format!(
+        "{reason}; {per_row} units a row for {lanes} lanes of {local}, {rows} rows each; {cols} rows of x at once; \
+         folds by {fold}"
+    );
+    Choice { arm, tile, reason }
+}
+
+/// Invocations of a workgroup that leaves blocks alone, at most: what 1024 lose where many of them follow each other is
+/// more than the launch that they save (24576 rows of 4096 on an H200: 5.6 us against 2.6).
+const MOST_FOR_BLOCKS: u32 = 512;
+
+/// The tile of a choice where a launch leaves blocks: a workgroup owns a block of rows of W. None where the device has
+/// not the invocations or the memory for it.
+pub fn of_block(format: Traits, choice: &Choice, form: Form, caps: &DeviceCaps) -> Option<Tile> {
+    let tile = choice.tile.of_block();
+    let most = if form.ends == Ends::Blocks { MOST_FOR_BLOCKS } else { u32::MAX };
+    let fits = tile.local <= most.min(caps.limits.max_invocations)
+        && tile.bytes_beside(format.table_bytes(tile.copies), form) <= caps.limits.max_workgroup_bytes;
+    (fits && choice.tile.cols == 1 && choice.arm == Arm::Dot4(Planes::Two)).then_some(tile)
+}
+
+/// The subgroup size that kernels with a choice use shuffles of, where the device has it.
+pub fn subgroup(caps: &DeviceCaps) -> Option<u32> {
+    let (low, high) = caps.subgroup_sizes;
+    (low <= SUBGROUP && SUBGROUP <= high).then_some(SUBGROUP)
+}
+
+/// Bytes of workgroup memory that a fold takes at most beside copies of a table.
+const FOLD_BYTES: u32 = 8192;
+
+/// Lanes that a row may have: of bytes, and where a table is filled, fewer, for then more rows share what is filled.
+fn lanes(format: Traits, arm: Arm) -> impl Iterator<Item = u32> {
+    let most = match (format.table, arm) {
+        (0, Arm::Dot4(Planes::Two)) if format.is_thin() || format.is_shared() => 64,
+        (0, Arm::Float | Arm::Dot4(Planes::Two)) => 128,
+        _ => 64,
+    };
+    LANES.into_iter().filter(move |lanes| *lanes <= most)
+}
+
+/// Units of a row from which on it has so many lanes: a round each, or more where what fills a table for few rows would
+/// take longer than what more lanes save.
+fn least(format: Traits, arm: Arm, lanes: u32) -> u32 {
+    if format.is_small() && arm != Arm::Float && lanes > LANES[2] { 4 * lanes } else { lanes }
+}
+
+/// Whether a table has copies, and fewer rows a lane group are worth it where a launch has few workgroups.
+fn has_copies(format: Traits, arm: Arm, cols: u32) -> bool {
+    format.is_small() && arm != Arm::Float && cols == 1
+}
+
+/// Every tile that [`choose`] can give a format on an arm.
+pub fn tiles(format: Traits, arm: Arm) -> Vec<Tile> {
+    let subgroups = [None, Some(SUBGROUP)];
+    let cols = [1, COLS];
+    let shapes = lanes(format, arm).flat_map(|lanes| cols.map(|cols| (lanes, cols)));
+    let mut tiles: Vec<_> = shapes.flat_map(|shape| subgroups.map(|s| tile(format, arm, shape, s))).collect();
+    let few: Vec<_> = tiles
+        .iter()
+        .filter(|t| has_copies(format, arm, t.cols))
+        .map(|t| Tile { rows: FEW_ROWS, ..*t })
+        .collect();
+    tiles.extend(few);
+    let scarce: Vec<_> = tiles.iter().filter(|t| t.copies > 1).map(|t| Tile { copies: 1, ..*t }).collect();
+    tiles.extend(scarce);
+    tiles
+}
+
+fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u32>) -> Tile {
+    let (table, bytes) = (format.table > 0, arm == Arm::Dot4(Planes::One));
+    let rows = match (bytes && !table, cols) {
+        (true, 1) => ROWS_OF_BYTES.0,
+        (true, _) if lanes == 64 => ROWS_OF_BYTES.1,
+        _ => ROWS,
+    };
+    let two = cols == 1 && arm == Arm::Dot4(Planes::Two);
+    let wide = cols == 1 && (table || bytes) || two && format.is_shared();
+    let thin = two && format.is_thin();
+    let ahead = u32::from(thin || cols == 1 && table && arm != Arm::Float);
+    let small = has_copies(format, arm, cols);
+    let local = match lanes {
+        _ if wide => WIDE,
+        _ if thin => 2 * LOCAL,
+        _ => LOCAL.max(lanes),
+    };
+    let copies = if small { COPIES } else { 1 };
+    Tile { lanes, rows, cols, ahead, local, copies, subgroup }
+}
