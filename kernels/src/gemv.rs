@@ -240,6 +240,11 @@ fn dot4<F: Format + PackedFormat>(
         parts: o.sum.map(|sum| sum.squares.into()),
         p,
     };
+    // A number of rounds holds for rows of that length alone. Where two matrices are read, or norms and blocks stand around
+    // the product, it was not measured to pay.
+    let plain = form.glu.is_none() && !form.late && form.ends == Ends::Rows;
+    let known = tile.lanes * tile.rounds * F::UNIT == p.k && plain;
+    let tile = Tile { rounds: if known { tile.rounds } else { 0 }, ..tile };
     Call::new(GemvDot4::<F>::new(planes, tile, form), &args)
 }
 
@@ -255,7 +260,13 @@ where
         tiles.iter().filter(suits).take(1).map(move |&tile| (tile, form))
     });
     let variant = |(tile, form): (Tile, Form)| {
-        let own = move |shapes: Vec<_>| if form.is_late() { late_shapes::<F>(form) } else { shapes };
+        let own = move |mut shapes: Vec<(u32, u32, u32)>| {
+            // A known number of rounds is for rows of one length.
+            if tile.rounds > 0 {
+                shapes.iter_mut().for_each(|(_, _, k)| *k = tile.lanes * tile.rounds * F::UNIT);
+            }
+            if form.is_late() { late_shapes::<F>(form) } else { shapes }
+        };
         let of = move |shapes: Vec<(u32, u32, u32)>| cases::<F>(arm, launch, (tile, form), &own(shapes));
         Variant::new("gemv", kernel(tile, form), move || of(shapes::<F>()))
             .with_long(move || of(long_shapes::<F>()))

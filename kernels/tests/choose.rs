@@ -136,6 +136,21 @@ fn tables_have_tiles_for_the_workgroups_of_a_launch_and_thin_units_are_read_ahea
     assert_eq!(on(Plane::block(48, 8), 0, of(4096, 4096)), (64, 4, 0, 256));
 }
 
+/// As the record 2026-11-30-h200-gemv-rounds measured it.
+#[test]
+fn a_single_row_with_a_unit_for_each_lane_is_asked_for_at_once() {
+    let caps = device("any", (32, 32), true);
+    let rounds = |table, exact, rows, k| {
+        let shape = Shape { exact, ..shape(rows, k) };
+        let first = Plane::unit(16);
+        choose(Traits { unit: 32, packed: true, first, table, others: 0 }, shape, &caps).tile.rounds
+    };
+    assert_eq!([2048, 4096, 12288, 4096 + 256, 1024].map(|k| rounds(0, Exact::Two, 1, k)), [1, 1, 0, 0, 0]);
+    assert_eq!([2048, 4096].map(|k| rounds(0, Exact::One, 1, k)), [1, 0]);
+    assert_eq!([rounds(0, Exact::Two, 8, 4096), rounds(256, Exact::Two, 1, 1024)], [0, 0]);
+    assert_eq!(rounds(0, Exact::Float, 1, 4096), 0);
+}
+
 /// What is chosen is among the variants that conformance runs, and runs on the device.
 #[test]
 fn every_choice_is_a_variant_that_its_device_takes() {

@@ -13,7 +13,7 @@ use kiln_dsl::prelude::*;
 use super::{
     Ends, Form, GemvPush, Tile,
     ends::{LATE, late_first, late_scales, store_block},
-    own_rows, row_start, store, tensor_words, tensors, x_row,
+    own_results, own_rows, row_start, store, tensor_words, tensors, x_row,
 };
 use crate::{
     activations::{BLOCK, FIELDS, Planes},
@@ -26,7 +26,7 @@ use crate::{
     subgroup = t.subgroup,
     invocations = t.local.max(256),
     workgroup_bytes = t.workgroup_bytes::<F>(form),
-    grid = [p.m.div_ceil(t.workgroup_rows()), p.rows.div_ceil(t.cols)],
+    grid = [p.m.div_ceil(t.workgroup_rows()), (p.rows / p.used).div_ceil(t.cols), p.used],
 )]
 pub fn gemv_dot4<F: PackedFormat>(
     #[weight]
@@ -69,21 +69,23 @@ pub fn gemv_dot4<F: PackedFormat>(
     #[comptime] t: Tile,
     #[comptime] form: Form,
 ) {
-    let r0 = workgroup_id_y() * t.cols;
-    let n = n_rows(&step) * p.used;
+    let (step_row, r0) = own_results(p, comptime!(t));
     // Asked for before anything waits.
     let expert = if comptime!(form.experts) { ids[r0] } else { 0 };
+    let n = if comptime!(t.cols > 1) { n_rows(&step) } else { p.rows };
     // A single row is there in every step: nobody waits for the count.
-    if comptime!(t.cols > 1 || form.experts) {
+    if comptime!(t.cols > 1) {
         if r0 >= n {
             return;
         }
+    } else if p.rows > p.used && step_row >= n_rows(&step) {
+        return;
     }
     let (lane, row) = own_rows(comptime!(t));
     let per_row = p.k / F::UNIT;
     // Those of a single row are there before its sums are.
     let early = if comptime!(form.late && t.cols == 1) {
-        late_first(&squares, x_row(r0, comptime!(0), p, comptime!(form)), p.k)
+        late_first(&squares, x_row(step_row, r0, comptime!(0), p, comptime!(form)), p.k)
     } else {
         splat::<Vec4<f32>>(0.0)
     };
@@ -93,7 +95,7 @@ pub fn gemv_dot4<F: PackedFormat>(
     let tensors = comptime!(tensors::<F>(w, v, p.units, form, t));
     let rows = comptime!(Rows {
         starts: (0..t.rows).map(|a| own_start(row, a, p.m, expert, per_row)).collect(),
-        x: (0..t.cols).map(|c| x_row(r0, c, p, form)).collect(),
+        x: (0..t.cols).map(|c| x_row(step_row, r0, c, p, form)).collect(),
         per_row,
         lane,
     });
@@ -110,17 +112,35 @@ pub fn gemv_dot4<F: PackedFormat>(
         if comptime!(s == 0) {
             comptime!(tensor.fill_table());
         }
-        for first in (0..per_row).step_by(t.lanes) {
-            // Everything that a later round reads is asked for before anything of this one is used.
-            let round = comptime!(Round::kept(tensor, &rows, first, words_of(&kept, n_words), t));
-            let next = comptime!(Round::new(tensor, &rows, add_step(first, t.ahead * t.lanes)));
-            let now = comptime!(if t.ahead == 0 { &next } else { &round });
-            round_products::<F>(&sums, &now, first, &x, &rows, comptime!(planes), comptime!(t));
-            for q in comptime!(1..t.ahead) {
-                move_up(&kept, comptime!(q), comptime!(t.words::<F>()));
+        if comptime!(t.rounds > 0) {
+            // Each lane takes as many units: all are asked for before the first is used, and all count.
+            let all = comptime!(
+                (0..t.rounds).map(|q| Round::whole(tensor, &rows, q * t.lanes)).collect::<Vec<_>>()
+            );
+            let columns =
+                comptime!(all.iter().map(|r| Column::new(x, &rows, 0, r.index, planes)).collect::<Vec<_>>());
+            // Nobody needs to wait here, but a driver moves no load behind it: without it, it keeps few on their way to
+            // save registers.
+            subgroup_barrier();
+            for q in comptime!(0..t.rounds) {
+                let (round, column) = comptime!((&all[q as usize], &columns[q as usize]));
+                round_products::<F>(&sums, &round, &column, &x, &rows, comptime!(planes), comptime!(t));
             }
-            if comptime!(t.ahead > 0) {
-                keep(&kept, &next, comptime!(t.ahead - 1));
+        } else {
+            for first in (0..per_row).step_by(t.lanes) {
+                // Everything that a later round reads is asked for before anything of this one is used.
+                let round = comptime!(Round::kept(tensor, &rows, first, words_of(&kept, n_words), t));
+                let next = comptime!(Round::new(tensor, &rows, add_step(first, t.ahead * t.lanes)));
+                let now = comptime!(if t.ahead == 0 { &next } else { &round });
+                // A column of x lives as long as its products: a lane that holds them all has room for little else.
+                let nearest = comptime!(Column::new(x, &rows, 0, now.index, planes));
+                round_products::<F>(&sums, &now, &nearest, &x, &rows, comptime!(planes), comptime!(t));
+                for q in comptime!(1..t.ahead) {
+                    move_up(&kept, comptime!(q), comptime!(t.words::<F>()));
+                }
+                if comptime!(t.ahead > 0) {
+                    keep(&kept, &next, comptime!(t.ahead - 1));
+                }
             }
         }
     }
@@ -149,24 +169,22 @@ fn add_step(first: u32, #[comptime] more: u32) -> u32 {
     first + more
 }
 
-/// Adds the products of a round, whose first unit is `first`, to the sums.
+/// Adds the products of a round to the sums.
 #[device]
 fn round_products<F: PackedFormat>(
     sums: &PlaceArray<f32, Local>,
     round: &Round,
-    first: u32,
+    nearest: &Column,
     x: &Buf<Vec4<u32>>,
     rows: &Rows,
     #[comptime] planes: Planes,
     #[comptime] t: Tile,
 ) {
-    let counts = first + rows.lane() < rows.per_row();
-    // A column of x lives as long as its products: a lane that holds them all has room for little else.
-    let nearest = comptime!(Column::new(x, rows, 0, round.index, planes));
-    let weights = comptime!(round.units.iter().map(|u| Weights::of::<F>(u, counts)).collect::<Vec<_>>());
+    let weights =
+        comptime!(round.units.iter().map(|u| Weights::of::<F>(u, round.counts)).collect::<Vec<_>>());
     for c in comptime!(0..t.cols) {
         let other = comptime!((c > 0).then(|| Column::new(x, rows, c, round.index, planes)));
-        let column = comptime!(other.as_ref().unwrap_or(&nearest));
+        let column = comptime!(other.as_ref().unwrap_or(nearest));
         for a in comptime!(0..t.rows) {
             let weights = comptime!(&weights[a as usize]);
             let j = comptime!(c * t.rows + a);
@@ -181,16 +199,6 @@ struct Rows {
     x: Vec<Ex<u32>>,
     per_row: Ex<u32>,
     lane: Ex<u32>,
-}
-
-impl Rows {
-    fn lane(&self) -> Ex<u32> {
-        self.lane
-    }
-
-    fn per_row(&self) -> Ex<u32> {
-        self.per_row
-    }
 }
 
 impl<'a> Read for &'a Rows {
@@ -208,6 +216,8 @@ fn own_start(row: u32, #[comptime] a: u32, m: u32, expert: u32, per_row: u32) ->
 /// The units of one round, a lane's of each row, loaded.
 struct Round {
     index: Ex<u32>,
+    /// Whether the lane's units count, where some may not.
+    counts: Option<Ex<bool>>,
     units: Vec<Unit>,
 }
 
@@ -215,21 +225,29 @@ impl Round {
     /// The round whose first unit is `first`, its words asked for.
     #[track_caller]
     fn new(w: &Tensor, own: &Rows, first: Ex<u32>) -> Self {
-        let index = own_index(first, own.lane, own.per_row);
+        let (index, counts) = own_index(first, own.lane, own.per_row);
         let unit = |start: &Ex<u32>| w.unit_of_row(*start, index).load();
-        Round { index, units: own.starts.iter().map(unit).collect() }
+        Round { index, counts: Some(counts), units: own.starts.iter().map(unit).collect() }
+    }
+
+    /// The same where every lane has a unit.
+    #[track_caller]
+    fn whole(w: &Tensor, own: &Rows, first: u32) -> Self {
+        let index = add_step(own.lane, first);
+        let unit = |start: &Ex<u32>| w.unit_of_row(*start, index).load();
+        Round { index, counts: None, units: own.starts.iter().map(unit).collect() }
     }
 
     /// The same, its words asked for earlier.
     #[track_caller]
     fn kept(w: &Tensor, own: &Rows, first: Ex<u32>, words: Vec<Ex<u32>>, t: Tile) -> Self {
-        let index = own_index(first, own.lane, own.per_row);
+        let (index, counts) = own_index(first, own.lane, own.per_row);
         let mut words = words.into_iter();
         let each = words.len() / (t.rows * t.ahead.max(1)) as usize;
         let unit = |start: &Ex<u32>| {
             w.unit_of_row(*start, index).with_loaded(words.by_ref().take(each).collect::<Vec<_>>())
         };
-        Round { index, units: own.starts.iter().map(unit).collect() }
+        Round { index, counts: Some(counts), units: own.starts.iter().map(unit).collect() }
     }
 
     fn words(&self) -> Vec<Ex<u32>> {
@@ -274,10 +292,11 @@ impl<'a> Read for &'a Round {
     }
 }
 
-/// The unit of a lane in a round; past the end of the row, the last one again: it does not count.
+/// The unit of a lane in a round, and whether it counts: past the end of the row, the last one again does not.
 #[device]
-fn own_index(first: u32, lane: u32, per_row: u32) -> u32 {
-    min(first + lane, per_row - 1)
+fn own_index(first: u32, lane: u32, per_row: u32) -> (u32, bool) {
+    let i = first + lane;
+    (min(i, per_row - 1), i < per_row)
 }
 
 /// A unit of W ready to multiply.
@@ -288,14 +307,14 @@ struct Weights {
 
 impl Weights {
     #[track_caller]
-    fn of<F: PackedFormat>(unit: &Unit, counts: Ex<bool>) -> Self {
+    fn of<F: PackedFormat>(unit: &Unit, counts: Option<Ex<bool>>) -> Self {
         let (mut lanes, mut scales) = (Vec::new(), Vec::new());
         for pack in 0..F::UNIT / 4 {
             lanes.push(F::lanes(unit, number(pack)));
         }
         for group in 0..F::UNIT / F::GROUP {
             let (scale, offset) = F::scale_offset(unit, number(group));
-            scales.push((or_zero(counts, scale), or_zero(counts, offset)));
+            scales.push(counts.map_or((scale, offset), |c| (or_zero(c, scale), or_zero(c, offset))));
         }
         Weights { lanes, scales }
     }
@@ -412,6 +431,7 @@ fn unit_product<F: PackedFormat>(w: &Weights, x: &Column, sum: f32) -> f32 {
         // The size of x first: a product of the two scales may be too small for a number. A scale of one plane has
         // ten bits, so that nothing is rounded here.
         let inner = if comptime!(two) {
+            // One conversion: two sums that start as floats and meet in an fma took 2 to 13 % longer on an H200.
             (hi * 256 + lo) as f32 * d
         } else {
             // Not an fma: a device may round its product, which is long here.

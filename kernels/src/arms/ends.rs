@@ -81,7 +81,7 @@ pub(super) fn late_scales(
     }
     for i in (lane + if comptime!(one) { RUN } else { 0 }..n).step_by(RUN) {
         for c in comptime!(0..t.cols) {
-            scales[c] += sum_of(squares[x_row(r0, comptime!(c), p, comptime!(form)) * n + i]);
+            scales[c] += sum_of(squares[x_row(r0, r0, comptime!(c), p, comptime!(form)) * n + i]);
         }
     }
     if comptime!(t.subgroup.is_some()) {

@@ -8,7 +8,7 @@
 
 use kiln_dsl::prelude::*;
 
-use super::{Form, GemvPush, Tile, own_rows, row_start, store, tensor_words, tensors, x_row};
+use super::{Form, GemvPush, Tile, own_results, own_rows, row_start, store, tensor_words, tensors, x_row};
 use crate::step::n_rows;
 
 /// The kernel.
@@ -17,7 +17,7 @@ use crate::step::n_rows;
     subgroup = t.subgroup,
     invocations = t.local.max(256),
     workgroup_bytes = t.workgroup_bytes::<F>(form),
-    grid = [p.m.div_ceil(t.workgroup_rows()), p.rows.div_ceil(t.cols)],
+    grid = [p.m.div_ceil(t.workgroup_rows()), (p.rows / p.used).div_ceil(t.cols), p.used],
 )]
 pub fn gemv<F: TensorFormat>(
     #[weight]
@@ -41,15 +41,17 @@ pub fn gemv<F: TensorFormat>(
     #[comptime] t: Tile,
     #[comptime] form: Form,
 ) {
-    let r0 = workgroup_id_y() * t.cols;
-    let n = n_rows(&step) * p.used;
+    let (step_row, r0) = own_results(p, comptime!(t));
     // Asked for before anything waits.
     let expert = if comptime!(form.experts) { ids[r0] } else { 0 };
+    let n = if comptime!(t.cols > 1) { n_rows(&step) } else { p.rows };
     // A single row is there in every step: nobody waits for the count.
-    if comptime!(t.cols > 1 || form.experts) {
+    if comptime!(t.cols > 1) {
         if r0 >= n {
             return;
         }
+    } else if p.rows > p.used && step_row >= n_rows(&step) {
+        return;
     }
     let (lane, row) = own_rows(comptime!(t));
     let per_row = p.k / F::UNIT;
@@ -69,7 +71,7 @@ pub fn gemv<F: TensorFormat>(
                     let weights = F::decode4(&unit, four * 4);
                     for c in comptime!(0..t.cols) {
                         // Past the last row, the last row again: its sum is not stored.
-                        let x_row = x_row(r0, comptime!(c), p, comptime!(form));
+                        let x_row = x_row(step_row, r0, comptime!(c), p, comptime!(form));
                         let j = comptime!(c * t.rows + a);
                         acc[j] = fma(weights, x[(x_row * per_row + i) * (F::UNIT / 4) + four], acc[j]);
                     }

@@ -29,6 +29,8 @@ pub struct Tile {
     pub cols: u32,
     /// Rounds whose weights are on their way while another is multiplied; a round is a unit of each row.
     pub ahead: u32,
+    /// Units of a row that each of its lanes takes, where it is known and all are asked for at once; 0 is any number.
+    pub rounds: u32,
     /// Invocations of a workgroup.
     pub local: u32,
     /// Copies of a format's table in workgroup memory, a power of two.
@@ -43,6 +45,9 @@ impl fmt::Debug for Tile {
         write!(f, "{lanes}x{rows}x{cols}, ahead {ahead}, local {local}")?;
         if *copies > 1 {
             write!(f, ", copies {copies}")?;
+        }
+        if self.rounds > 0 {
+            write!(f, ", rounds {}", self.rounds)?;
         }
         self.subgroup.map_or(Ok(()), |s| write!(f, ", subgroup {s}"))
     }
@@ -215,12 +220,19 @@ fn own_rows(#[comptime] t: Tile) -> (u32, u32) {
     (i & (t.lanes - 1), workgroup_id_x() * (t.local / t.lanes * t.rows) + i / t.lanes * t.rows)
 }
 
-/// The row of x for column `c` of those from row `r0` of y on; past the last row, the last one again: its sum is not
-/// stored.
+/// The first row of the step of this workgroup's, and its first row of y. Each expert of a row has a workgroup, so
+/// that nobody divides to find the row that it shares.
 #[device]
-fn x_row(r0: u32, #[comptime] c: u32, #[push] p: GemvPush, #[comptime] form: Form) -> u32 {
+fn own_results(#[push] p: GemvPush, #[comptime] t: Tile) -> (u32, u32) {
+    let step_row = workgroup_id_y() * t.cols;
+    (step_row, step_row * p.used + workgroup_id_z())
+}
+
+/// The row of x for column `c` of a workgroup's; past the last row, the last one again: its sum is not stored.
+#[device]
+fn x_row(step_row: u32, r0: u32, #[comptime] c: u32, #[push] p: GemvPush, #[comptime] form: Form) -> u32 {
     let row = if comptime!(c == 0) { r0 } else { min(r0 + c, p.rows - 1) };
-    if comptime!(form.experts) { row / p.sharing } else { row }
+    if comptime!(form.experts) { select(p.sharing == 1, row, step_row) } else { row }
 }
 
 /// The first unit of row `row` of an expert's `m`; past the last row, the last row again: its sum is not stored.

@@ -99,6 +99,7 @@ pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
     let subgroup = subgroup(caps);
     let cols = if shape.rows == 1 || shape.experts { 1 } else { COLS };
     let mut tile = tile(format, arm, (lanes, cols), subgroup);
+    tile.rounds = u32::from(tells_rounds(format, tile, arm) && per_row == lanes);
     if tile.rows > FEW_ROWS && has_copies(format, arm, cols) {
         let groups = shape.m.div_ceil(tile.workgroup_rows()).saturating_mul(shape.rows);
         tile.rows = if groups < FEW_GROUPS { FEW_ROWS } else { tile.rows };
@@ -172,8 +173,17 @@ pub fn tiles(format: Traits, arm: Arm) -> Vec<Tile> {
         .collect();
     tiles.extend(few);
     let scarce: Vec<_> = tiles.iter().filter(|t| t.copies > 1).map(|t| Tile { copies: 1, ..*t }).collect();
-    tiles.extend(scarce);
+    let known = tiles.iter().filter(|t| tells_rounds(format, **t, arm)).map(|t| Tile { rounds: 1, ..*t });
+    let known: Vec<_> = known.collect();
+    tiles.extend(scarce.into_iter().chain(known));
     tiles
+}
+
+/// Whether a tile says that a row is a unit for each lane, where it is: for a single row of x, weights without a table,
+/// and lanes of several subgroups, where it was measured to pay.
+fn tells_rounds(format: Traits, tile: Tile, arm: Arm) -> bool {
+    let wide = format.table == 0 && !format.is_thin() && !format.is_shared();
+    wide && tile.cols == 1 && arm != Arm::Float && tile.lanes > SUBGROUP
 }
 
 fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u32>) -> Tile {
@@ -194,5 +204,5 @@ fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u3
         _ => LOCAL.max(lanes),
     };
     let copies = if small { COPIES } else { 1 };
-    Tile { lanes, rows, cols, ahead, local, copies, subgroup }
+    Tile { lanes, rows, cols, ahead, rounds: 0, local, copies, subgroup }
 }

@@ -14,7 +14,7 @@ use kiln_abi::{
 };
 use kiln_kernels::{
     FormatRow,
-    gemv::{Exact, Form, GemvOperands, GemvPush, Shape},
+    gemv::{Exact, Form, GemvOperands, GemvPush, Shape, Tile},
 };
 use kiln_spirv_emit::words::{DecodeError, Instruction, decode};
 use thiserror::Error;
@@ -51,7 +51,9 @@ pub enum IssueError {
 pub fn line(row: &FormatRow, exact: Exact) -> Result<String, IssueError> {
     let [m, k] = MATRIX;
     let choice = row.choose(Shape { rows: 1, m, k, experts: false, exact }, &device());
-    let (range, tile) = (BufferRange { buffer: BufferId(0), offset_bytes: 0, bytes: 0 }, choice.tile);
+    let range = BufferRange { buffer: BufferId(0), offset_bytes: 0, bytes: 0 };
+    // A row of a known length has no loop to count: it issues the same but for what bounds the loop.
+    let tile = Tile { rounds: 0, ..choice.tile };
     let o = GemvOperands {
         w: range,
         v: None,
