@@ -240,11 +240,7 @@ fn dot4<F: Format + PackedFormat>(
         parts: o.sum.map(|sum| sum.squares.into()),
         p,
     };
-    // A number of rounds holds for rows of that length alone. Where two matrices are read, or norms and blocks stand around
-    // the product, it was not measured to pay.
-    let plain = form.glu.is_none() && !form.late && form.ends == Ends::Rows;
-    let known = tile.lanes * tile.rounds * F::UNIT == p.k && plain;
-    let tile = Tile { rounds: if known { tile.rounds } else { 0 }, ..tile };
+    let tile = tile.for_rows_of(p.k / F::UNIT, form);
     Call::new(GemvDot4::<F>::new(planes, tile, form), &args)
 }
 

@@ -59,6 +59,14 @@ impl Tile {
         self.local / self.lanes * self.rows
     }
 
+    /// The same for rows of so many units: rounds are told where they are as many. Where two matrices are read, or norms
+    /// and blocks stand around the product, it was not measured to pay.
+    pub(crate) fn for_rows_of(self, units: u32, form: Form) -> Self {
+        let plain = form.glu.is_none() && !form.late && form.ends == Ends::Rows;
+        let told = plain && self.lanes * self.rounds == units;
+        Tile { rounds: if told { self.rounds } else { 0 }, ..self }
+    }
+
     /// Sums that an invocation carries.
     const fn sums(&self) -> u32 {
         self.rows * self.cols
