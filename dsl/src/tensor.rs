@@ -30,7 +30,7 @@ pub struct Plane {
     pub entry: u32,
 }
 
-pub use crate::table::{MOST_COPIES, table_bytes, table_copies};
+pub use crate::table::{MOST_COPIES, TABLES, table_bytes, table_copies};
 
 /// Planes start at multiples of this many bytes.
 pub const PLANE_ALIGN: u32 = 16;

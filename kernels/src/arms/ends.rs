@@ -1,7 +1,7 @@
 //! What stands before and behind a product of one launch: the scale of a norm that comes late, and blocks of results.
 //!
 //! A norm is `y = g · s / √(mean(s²) + eps)`. Who makes s leaves blocks of `g · s` and the sum of squares of every 32
-//! elements of s ([`put_late`]); who multiplies them brings their root to its sums ([`late_scales`]). So nobody waits for
+//! elements of s (`put_late`); who multiplies them brings their root to its sums (`late_scales`). So nobody waits for
 //! the whole row between, and a row of a thousand workgroups needs no launch of one.
 //! Numerics: f32; the sum of squares runs over four at a time, eight of these as a tree, 32 such sums in turn by lane,
 //! then a tree: its order depends on the row's length alone, so every launch and subgroup size gives the same bits.
@@ -23,7 +23,7 @@ pub enum Ends {
     Rows,
     /// Blocks of two planes. A workgroup has 32 rows of W.
     Blocks,
-    /// The sum with other rows as f32, and that as [`put_late`] leaves it. A workgroup has 32 rows of W.
+    /// The sum with other rows as f32, and that as `put_late` leaves it. A workgroup has 32 rows of W.
     Sum,
 }
 

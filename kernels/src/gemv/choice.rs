@@ -1,7 +1,10 @@
 //! Which arm and tile a gemv takes: a pure function of format, shape and device, as the records of `bench` measured it.
 
 use kiln_abi::{DeviceCaps, spirv::Capability};
-use kiln_dsl::{prelude::Plane, tensor::MOST_COPIES};
+use kiln_dsl::{
+    prelude::Plane,
+    tensor::{MOST_COPIES, TABLES},
+};
 
 use super::{Arm, Choice, Exact, Shape};
 use crate::{
@@ -75,7 +78,9 @@ impl Traits {
 
     /// Bytes of workgroup memory that its tables take at most.
     fn table_bytes(self, copies: u32) -> u32 {
-        4 * (self.table * copies + self.others * if copies > 1 { MOST_COPIES } else { 1 })
+        let (first, others) = (4 * self.table * copies, 4 * self.others);
+        let most = if copies > 1 { MOST_COPIES } else { 1 };
+        first + (others * most).min(TABLES.saturating_sub(first).max(others))
     }
 }
 
