@@ -41,13 +41,11 @@ fn find_gpu() -> Result<(), String> {
     if devices.iter().any(is_gpu) { Ok(()) } else { Err(format!("there is only {}", found.join(", "))) }
 }
 
-/// One for each thread: the threads of a GPU's test would wait for each other's copies, those of a driver on the CPU
-/// share what there is anyway.
+/// One for each thread: on one, threads wait for each other's copies, and a driver on the CPU compiles where it runs, on
+/// its one queue.
 fn devices(gpu: Gpu) -> Vec<Gpu> {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let shared = gpu.caps().kind == DeviceKind::Cpu;
-    let others: Vec<Gpu> =
-        (1..threads).filter_map(|_| if shared { Some(gpu.clone()) } else { device() }).collect();
+    let others: Vec<Gpu> = (1..threads).filter_map(|_| device()).collect();
     [vec![gpu], others].concat()
 }
 
