@@ -8,7 +8,7 @@
 
 use kiln_dsl::prelude::*;
 
-use super::{Form, GemvPush, Tile, activate, fold, held, stores, x_row};
+use super::{Form, GemvPush, Tile, activate, fold_sums, held, stores, x_row};
 use crate::{
     activations::{BLOCK, Planes, SHARERS, put_four, put_len, sum_of_block},
     fold::{RUN, fold_columns, fold_run_len, sum_of_run},
@@ -167,13 +167,7 @@ pub(super) fn store_block(
     let shared = Shared::<f32>::new(comptime!(t.shared()));
     let made = Shared::<f32>::new(BLOCK);
     let words = Shared::<u32>::new(comptime!(put_len(t.local, t.subgroup)));
-    fold(&gate, &shared, comptime!(t));
-    if comptime!(form.glu.is_some()) {
-        if comptime!(t.far().count() > 0) {
-            barrier();
-        }
-        fold(&up, &shared, comptime!(t));
-    }
+    fold_sums(&gate, &up, &shared, comptime!(t), comptime!(form));
     if stores(comptime!(t)) {
         for j in comptime!(0..t.split().0) {
             let row = i / t.lanes * t.rows + held(comptime!(j), comptime!(t));

@@ -249,6 +249,24 @@ fn row_start(row: u32, m: u32, expert: u32, units_per_row: u32) -> u32 {
     (expert * m + min(row, m - 1)) * units_per_row
 }
 
+/// Folds the sums of W x, and those of V x where a form has them.
+#[device]
+fn fold_sums(
+    gate: &PlaceArray<f32, Local>,
+    up: &PlaceArray<f32, Local>,
+    shared: &Shared<f32>,
+    #[comptime] t: Tile,
+    #[comptime] form: Form,
+) {
+    fold(&gate, &shared, comptime!(t));
+    if comptime!(form.glu.is_some()) {
+        if comptime!(t.far().count() > 0) {
+            barrier();
+        }
+        fold(&up, &shared, comptime!(t));
+    }
+}
+
 /// Adds up the sums of a row's lanes, lane by lane of each half with its counterpart of the other: every subgroup size
 /// and both memories give the same bits. `sums[j]` of a lane is then sum [`held`]`(j)`.
 #[device]
@@ -384,13 +402,7 @@ fn store(
 ) {
     let len = comptime!(t.shared());
     let shared = Shared::<f32>::new(len);
-    fold(&gate, &shared, comptime!(t));
-    if comptime!(form.glu.is_some()) {
-        if comptime!(t.far().count() > 0) {
-            barrier();
-        }
-        fold(&up, &shared, comptime!(t));
-    }
+    fold_sums(&gate, &up, &shared, comptime!(t), comptime!(form));
     if stores(comptime!(t)) {
         for j in comptime!(0..t.split().0) {
             let sum = held(comptime!(j), comptime!(t));
