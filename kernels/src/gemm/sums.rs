@@ -57,6 +57,17 @@ pub fn store_sums<Sum: Num + tile::TileElem, V: Vector<Elem = u32>, N: Dim, M: D
     }
 }
 
+/// Words from the start of memory to a subgroup's strip and to that of its part in the first slice, and which of the sums
+/// of a strip an invocation takes first.
+#[device]
+fn places(#[comptime] shape: KhrShape, #[comptime] strip: Strips) -> (u32, u32, u32) {
+    let of_slice = comptime!(shape.subgroups[0] * shape.subgroups[1]);
+    let own = subgroup_id() * comptime!(strip.own());
+    let first_slice = subgroup_id() % of_slice * comptime!(strip.own());
+    let first_sum = subgroup_id() / of_slice * comptime!(shape.lanes) + lane();
+    (own, first_slice, first_sum)
+}
+
 /// The sums of a subgroup, all of them y's: the first is its element `first`.
 #[device]
 fn store_whole<Sum: Num + tile::TileElem, V: Vector<Elem = u32>, N: Dim, M: Dim>(
@@ -74,9 +85,7 @@ fn store_whole<Sum: Num + tile::TileElem, V: Vector<Elem = u32>, N: Dim, M: Dim>
     let held_m = comptime!(shape.held()[1]);
     let (matrix_n, matrix_m) = comptime!((shape.matrix[0], shape.matrix[1]));
     let (slices, of_slice) = comptime!((shape.schedule.slices, shape.subgroups[0] * shape.subgroups[1]));
-    let own = subgroup_id() * comptime!(strip.own());
-    let first_slice = subgroup_id() % of_slice * comptime!(strip.own());
-    let first_sum = subgroup_id() / of_slice * comptime!(shape.lanes) + lane();
+    let (own, first_slice, first_sum) = places(comptime!(shape), comptime!(strip));
     let (r, c) = (first_sum / comptime!(strip.columns), first_sum % comptime!(strip.columns));
     let pitch = comptime!(strip.pitch());
     let from = first_slice + r * pitch;
@@ -133,9 +142,7 @@ fn store_part<Sum: Num + tile::TileElem, V: Vector<Elem = u32>, N: Dim, M: Dim>(
     let (matrix_n, matrix_m) = comptime!((shape.matrix[0], shape.matrix[1]));
     let (slices, of_slice) = comptime!((shape.schedule.slices, shape.subgroups[0] * shape.subgroups[1]));
     let pitch = comptime!(strip.pitch());
-    let own = subgroup_id() * comptime!(strip.own());
-    let first_slice = subgroup_id() % of_slice * comptime!(strip.own());
-    let first_sum = subgroup_id() / of_slice * comptime!(shape.lanes) + lane();
+    let (own, first_slice, first_sum) = places(comptime!(shape), comptime!(strip));
     let turn = comptime!(shape.lanes * slices);
     for i in comptime!(0..shape.held()[0]) {
         for j in comptime!((0..held_m).step_by(strip.wide as usize)) {
