@@ -113,7 +113,7 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     assert_eq!(on(&caps, 256, Exact::Two, 1), (32, 2, 1, 256, 16));
     assert_eq!(on(&phone, 256, Exact::Two, 1), (32, 2, 1, 256, 1));
     assert_eq!(on(&caps, 256, Exact::Two, 8), (32, 4, 0, 64, 1));
-    // A second table, as IQ3_XXS has, leaves the first its copies where a device has 32 KiB.
+    // A second table leaves the first its copies where a device has 32 KiB.
     let two = Traits { unit: 32, packed: true, first: Plane::unit(8), table: 256, others: 256 };
     assert_eq!([&caps, &phone].map(|caps| choose(two, shape(1, 4096), caps).tile.copies), [16, 1]);
     assert_eq!(on(&caps, 0, Exact::One, 1), (64, 2, 0, 256, 1));

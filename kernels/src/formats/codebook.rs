@@ -35,38 +35,28 @@ pub fn two_pairs(u: &Unit, plane: u32, word: u32, h: u32) -> u32 {
     u.lookup(plane, word, h * 16, 8) + u.lookup(plane, word, h * 16 + 8, 8) * 256
 }
 
-/// For the seven bits of a file that stand for eight signs: ones in the bytes of what is negative. The eighth sign makes
-/// their number even.
-pub fn sign_table() -> Vec<u32> {
-    let ones = |signs: u8| (0..4).fold(0, |word, j| word | u32::from(signs >> j & 1) << (8 * j));
-    (0..128).map(even_signs).flat_map(|signs| [ones(signs), ones(signs >> 4)]).collect()
-}
-
-/// Plane of a [`sign_table`].
-pub const SIGNS: Plane = Plane::pairs(256);
-
-/// Where the bit of a word of signs on a device comes from: bit p of byte l is the sign of element 4p + l.
+/// Where the bit of a word of signs on a device comes from: bit p of byte l is the sign of element 8p + l, bit 4 + p that
+/// of element 8p + 4 + l.
 ///
 /// Files keep seven bits for eight signs; the places of the eighth hold the bits 28 to 31 of the file's word.
 pub const fn spread_seven(bit: usize) -> usize {
     let (l, p) = (bit / 8, bit % 8);
-    if l == 3 && p % 2 == 1 { 28 + p / 2 } else { 7 * (p / 2) + 4 * (p % 2) + l }
-}
-
-/// The file's bits 28 to 31 of a word that [`spread_seven`] lays out.
-#[device]
-pub fn spare(word: u32) -> u32 {
-    let bits = word >> 25;
-    (bits & 1) | ((bits >> 1) & 2) | ((bits >> 2) & 4) | ((bits >> 3) & 8)
+    if bit < 28 { 7 * (p % 4) + 4 * (p / 4) + l } else { bit }
 }
 
 /// All signs of a word that [`spread_seven`] lays out: the eighth of each makes the number of minus signs even.
 #[device]
 pub fn all_signs(word: u32) -> u32 {
-    let own = word & 0x55ff_ffff;
-    let pairs = own ^ (own >> 1);
-    let sums = pairs ^ (pairs >> 16);
-    own | (((sums ^ (sums >> 8)) & 0x55) << 25)
+    // What stands in the place of an eighth sign cancels out.
+    let two = word ^ (word >> 4);
+    let four = two ^ (two >> 16);
+    word ^ ((four ^ (four >> 8)) << 28)
+}
+
+/// A one in each byte of pack `pack` that is negative, of signs that [`spread_seven`] lays out.
+#[device]
+pub fn ones_of(signs: u32, pack: u32) -> u32 {
+    (signs >> ((pack >> 1) + (pack & 1) * 4)) & 0x0101_0101
 }
 
 /// The four bytes of pack `pack` of an entry that has two.

@@ -15,7 +15,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{all_signs, even_signs, half_of, negated, spread_seven, write_signed},
+    codebook::{all_signs, even_signs, half_of, negated, ones_of, spread_seven, write_signed},
     f16_at, grids, half_bits, nibble_at, u16_at,
 };
 
@@ -49,13 +49,13 @@ impl Format for Iq2Xs {
 
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
-            // The low bits of four indexes, then their signs and high bits.
+            // Three indexes of nine bits and the low ones of the fourth, then signs and its high ones.
             0 => {
                 let (entry, b) = match bit {
-                    0..32 => (bit / 8, bit % 8),
+                    0..32 => (bit / 9, bit % 9),
                     _ => match spread_seven(bit - 32) {
                         sign @ 0..28 => (sign / 7, 9 + sign % 7),
-                        spare => (spare - 28, 8),
+                        spare => (3, spare - 23),
                     },
                 };
                 Some(8 * QS + 64 * unit + 16 * entry + b)
@@ -98,9 +98,10 @@ impl PackedFormat for Iq2Xs {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let (l, high) = (pack >> 1, u.word(0, 1));
-        let index = ((u.word(0, 0) >> (l * 8)) & 0xff) | ((high >> (l * 2 + 17)) & 0x100);
-        let entry = u.lookup_pair(3, index, 0, 9);
-        negated(half_of(entry, pack), (all_signs(high) >> pack) & 0x0101_0101)
+        let (l, low, high) = (pack >> 1, u.word(0, 0), u.word(0, 1));
+        // Three bits above where it ends, as an entry has eight bytes.
+        let last = ((low >> 24) & 0xf8) | ((high >> 20) & 0xf00);
+        let entry = u.lookup_pair(3, select(l < 3, low, last), select(l < 3, l * 9, 3), 9);
+        negated(half_of(entry, pack), ones_of(all_signs(high), pack))
     }
 }

@@ -14,7 +14,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{all_signs, even_signs, half_of, negated, spare, spread_seven, write_signed},
+    codebook::{all_signs, even_signs, half_of, negated, ones_of, spread_seven, write_signed},
     f16_at, grids, half_bits, u32_at,
 };
 
@@ -83,11 +83,11 @@ impl PackedFormat for Iq2Xxs {
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
         let d = half_bits(u.small(1));
-        (d * (0.5 + (spare(u.word(0, 1)) as f32)) * 0.25, 0.0)
+        (d * (0.5 + ((u.word(0, 1) >> 28) as f32)) * 0.25, 0.0)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
         let entry = u.lookup_pair(2, u.word(0, 0), (pack >> 1) * 8, 8);
-        negated(half_of(entry, pack), (all_signs(u.word(0, 1)) >> pack) & 0x0101_0101)
+        negated(half_of(entry, pack), ones_of(all_signs(u.word(0, 1)), pack))
     }
 }

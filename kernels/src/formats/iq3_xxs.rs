@@ -15,7 +15,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{self, even_signs, half_of, negated, sign_table, write_signed},
+    codebook::{all_signs, even_signs, negated, ones_of, spread_seven, write_signed},
     f16_at, grids, half_bits, u32_at,
 };
 
@@ -51,14 +51,14 @@ impl Format for Iq3Xxs {
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
         match plane {
             0 => Some(8 * QS + 64 * unit + bit),
-            1 => Some(8 * SIGNS + 32 * unit + bit),
+            1 => Some(8 * SIGNS + 32 * unit + spread_seven(bit)),
             2 => Some(bit),
             _ => None,
         }
     }
 
     fn table() -> Vec<u32> {
-        [grids::IQ3_XXS.bytes(), sign_table()].concat()
+        grids::IQ3_XXS.bytes()
     }
 }
 
@@ -66,8 +66,7 @@ impl Format for Iq3Xxs {
 impl TensorFormat for Iq3Xxs {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
-    const PLANES: &'static [Plane] =
-        &[Plane::unit(8), Plane::unit(4), Plane::block(2, 8), Plane::table(256), codebook::SIGNS];
+    const PLANES: &'static [Plane] = &[Plane::unit(8), Plane::unit(4), Plane::block(2, 8), Plane::table(256)];
 
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq3Xxs>(&u, at)
@@ -89,7 +88,7 @@ impl PackedFormat for Iq3Xxs {
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let ones = u.lookup_pair(4, u.word(1, 0), (pack >> 1) * 7, 7);
-        negated(u.lookup(3, u.word(0, pack >> 2), (pack & 3) * 8, 8), half_of(ones, pack))
+        let ones = ones_of(all_signs(u.word(1, 0)), pack);
+        negated(u.lookup(3, u.word(0, pack >> 2), (pack & 3) * 8, 8), ones)
     }
 }
