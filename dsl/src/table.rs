@@ -7,8 +7,8 @@ use kiln_spirv_emit::ir::ValueId;
 use crate::{
     block::{Buf, Elem, Shared},
     builtin::{local_id, workgroup_invocations},
-    control::{Hint, end_loop, for_loop},
-    ops::{add, bitand, bitor, eq, mul, select, shl, shr, sub},
+    control::{Cond, Hint, end_loop, for_loop},
+    ops::{add, bitand, bitor, bitxor, eq, lt, mul, select, shl, shr, sub},
     place::{At, write},
     tensor::{Plane, known, number},
     value::{Ex, Held, Read, Vec2},
@@ -54,6 +54,18 @@ pub(crate) struct Table {
     own: Ex<u32>,
 }
 
+/// Entries on their way to workgroup memory, with their numbers; none where one invocation would have too many.
+pub(crate) enum Asked {
+    Words(Vec<(Ex<u32>, Ex<u32>)>),
+    Pairs(Vec<(Ex<u32>, Ex<Vec2<u32>>)>),
+}
+
+/// Entries that an invocation has asked for at once, at most.
+const AT_ONCE: u32 = 8;
+
+/// Banks of workgroup memory, a word wide, that many GPUs have.
+const BANKS: u32 = 32;
+
 /// Room for the entries of a table.
 pub(crate) enum Entries {
     Words(Shared<u32>),
@@ -79,32 +91,104 @@ impl Table {
         Table { plane, entries, copies, own }
     }
 
-    /// Brings the entries, which lie in `from` from byte `first` on, to workgroup memory; a barrier has to follow.
+    /// Asks for the entries, which lie in `from` from byte `first` on, where no invocation has more than a few to bring.
     #[track_caller]
-    pub(crate) fn fill(&self, from: &Buf<u32>, first: Ex<u32>) {
+    pub(crate) fn ask(&self, from: &Buf<u32>, first: Ex<u32>) -> Asked {
         match &self.entries {
-            Entries::Words(entries) => self.fill_with(entries, from, first),
-            Entries::Pairs(entries) => self.fill_with(entries, &from.view::<Vec2<u32>>(), first),
+            Entries::Words(_) => Asked::Words(self.ask_of(from, first)),
+            Entries::Pairs(_) => Asked::Pairs(self.ask_of(&from.view(), first)),
         }
     }
 
+    /// Brings the entries to workgroup memory, those asked for and what is left of them; a barrier has to follow.
     #[track_caller]
-    fn fill_with<T: Elem + Held>(&self, to: &Shared<T>, from: &Buf<T>, first: Ex<u32>) {
-        let (copies, size) = (self.copies, 4 * self.plane.entry);
-        let (first, t, n) = (shr(first, number(size.ilog2())), local_id(), self.plane.bytes / size);
-        let local = workgroup_invocations();
-        let each = known(local).map_or(1, |local| entries_on_their_way(n, local as u32));
-        let (counted, i) = for_loop(t, number(n), mul(local, number(each)), Hint::None);
-        let places: Vec<_> = (0..each).map(|q| add(i, mul(local, number(q)))).collect();
-        let entries: Vec<_> = places.iter().map(|i| from.at(add(first, *i)).read()).collect();
-        for (i, entry) in places.into_iter().zip(entries) {
-            for copy in 0..copies {
-                // Neighbors write to different banks.
-                let own = bitand(add(t, number(copy)), number(copies - 1));
-                write(&to.at(add(mul(i, number(copies)), own)), entry);
+    pub(crate) fn fill(&self, asked: &Asked, from: &Buf<u32>, first: Ex<u32>) {
+        match (&self.entries, asked) {
+            (Entries::Words(to), Asked::Words(asked)) => self.fill_with(to, asked, from, first),
+            (Entries::Pairs(to), Asked::Pairs(asked)) => self.fill_with(to, asked, &from.view(), first),
+            _ => {}
+        }
+    }
+
+    /// Entries.
+    fn n(&self) -> u32 {
+        self.plane.bytes / (4 * self.plane.entry)
+    }
+
+    #[track_caller]
+    fn entry<T: Elem + Held>(&self, from: &Buf<T>, first: Ex<u32>, i: Ex<u32>) -> Ex<T> {
+        from.at(add(shr(first, number((4 * self.plane.entry).ilog2())), i)).read()
+    }
+
+    /// The entries that each invocation brings, where all can be on their way at once: their number, and the invocations
+    /// that share one, each with copies of its own.
+    fn shares(&self) -> Option<(u32, u32)> {
+        let (n, local) = (self.n(), known(workgroup_invocations())? as u32);
+        if local <= n {
+            let each = n / local;
+            return (n.is_multiple_of(local) && each <= AT_ONCE).then_some((each, 1));
+        }
+        let sharers = 1 << (local / n).min(self.copies).ilog2();
+        n.is_power_of_two().then_some((1, sharers))
+    }
+
+    #[track_caller]
+    fn ask_of<T: Elem + Held>(&self, from: &Buf<T>, first: Ex<u32>) -> Vec<(Ex<u32>, Ex<T>)> {
+        let (each, _) = self.shares().unwrap_or((0, 1));
+        let (local, n) = (workgroup_invocations(), number(self.n()));
+        let entry = |q: u32| match each {
+            1 => bitand(local_id(), sub(n, number(1))),
+            _ => add(local_id(), mul(local, number(q))),
+        };
+        (0..each).map(entry).map(|i| (i, self.entry(from, first, i))).collect()
+    }
+
+    #[track_caller]
+    fn fill_with<T: Elem + Held>(
+        &self,
+        to: &Shared<T>,
+        asked: &[(Ex<u32>, Ex<T>)],
+        from: &Buf<T>,
+        first: Ex<u32>,
+    ) {
+        let (local, t, n) = (workgroup_invocations(), local_id(), self.n());
+        let Some((_, sharers)) = self.shares() else {
+            let (counted, i) = for_loop(t, number(n), local, Hint::None);
+            self.write_copies(to, (i, self.entry(from, first, i)), number(0), 1);
+            end_loop(counted);
+            return;
+        };
+        let some = known(local).is_some_and(|local| local as u32 > sharers * n);
+        let mut fork = some.then(|| lt(t, number(sharers * n)).fork());
+        if fork.as_mut().is_none_or(|fork| fork.then()) {
+            for (i, entry) in asked {
+                self.write_copies(to, (*i, *entry), shr(t, number(n.ilog2())), sharers);
             }
         }
-        end_loop(counted);
+        if let Some(mut fork) = fork {
+            let otherwise = fork.otherwise().then_some(());
+            fork.join(Some(()), otherwise);
+        }
+    }
+
+    /// Writes the copies of an entry that the `of`-th of so many sharers brings.
+    #[track_caller]
+    fn write_copies<T: Elem + Held>(
+        &self,
+        to: &Shared<T>,
+        (i, entry): (Ex<u32>, Ex<T>),
+        of: Ex<u32>,
+        sharers: u32,
+    ) {
+        let (copies, each) = (self.copies, self.copies / sharers);
+        // Neighbors write to different banks: entries that begin in one begin with another copy.
+        let apart = (BANKS / self.plane.entry / copies).max(1);
+        let own = bitand(shr(i, number(apart.ilog2())), number(copies - 1));
+        let own = if sharers > 1 { bitxor(own, mul(of, number(each))) } else { own };
+        let start = add(mul(i, number(copies)), own);
+        for copy in 0..each {
+            write(&to.at(bitxor(start, number(copy))), entry);
+        }
     }
 
     pub(crate) fn base(&self) -> ValueId {
@@ -146,13 +230,6 @@ pub(crate) fn field(word: Ex<u32>, from: Ex<u32>, bits: Ex<u32>) -> Ex<u32> {
         }
         _ => bitand(shr(word, from), sub(shl(number(1), bits), number(1))),
     }
-}
-
-/// Entries of a table of `n` that each of `local` invocations asks for before it stores the first: all, or as many as
-/// registers are spent on, where they are the same for every invocation.
-fn entries_on_their_way(n: u32, local: u32) -> u32 {
-    let rounds = if n.is_multiple_of(local) { n / local } else { 1 };
-    (1..=8).rev().find(|each| rounds.is_multiple_of(*each)).unwrap_or(1)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::{
     ops::{add, bitand, cast, div, mul, rem, select, shl, shr},
     place::{At, Path},
     session::with,
-    table::{Entries, Table, field},
+    table::{Asked, Entries, Table, field},
     value::{Ex, Read, Vec2, Vec4},
 };
 
@@ -183,6 +183,9 @@ pub struct Tensor {
 
 type Tables = Rc<[Table]>;
 
+/// Tables on their way to workgroup memory.
+pub struct AskedTables(Vec<Asked>);
+
 impl Tensor {
     /// The tensor of `n_units` units of format `F` behind `words`.
     #[track_caller]
@@ -228,13 +231,35 @@ impl Tensor {
     /// workgroup come here.
     #[track_caller]
     pub fn fill_table(&self) {
-        let tables = self.planes.iter().filter(|(plane, _)| plane.is_table());
-        for (table, (_, first)) in self.tables.iter().zip(tables) {
-            table.fill(&self.words, *first);
+        self.fill_table_with(&self.ask_table());
+    }
+
+    /// Asks for what [`Tensor::fill_table_with`] then brings to workgroup memory.
+    #[track_caller]
+    pub fn ask_table(&self) -> AskedTables {
+        AskedTables(self.table_places().map(|(table, first)| table.ask(&self.words, first)).collect())
+    }
+
+    /// The same as [`Tensor::fill_table`] with what was asked for earlier.
+    #[track_caller]
+    pub fn fill_table_with(&self, asked: &AskedTables) {
+        for ((table, first), asked) in self.table_places().zip(&asked.0) {
+            table.fill(asked, &self.words, first);
         }
         if !self.tables.is_empty() {
             barrier();
         }
+    }
+
+    /// Whether it has tables in workgroup memory.
+    pub fn has_tables(&self) -> bool {
+        !self.tables.is_empty()
+    }
+
+    /// The tables that have room in workgroup memory, and their first bytes.
+    fn table_places(&self) -> impl Iterator<Item = (&Table, Ex<u32>)> {
+        let planes = self.planes.iter().filter(|(plane, _)| plane.is_table());
+        self.tables.iter().zip(planes.map(|(_, first)| *first))
     }
 
     /// The same with the table of another tensor of its format.
@@ -413,9 +438,20 @@ impl Unit {
     pub fn small(&self, plane: Ex<u32>) -> Ex<u32> {
         let plane = self.plane(plane);
         match self.fields[plane].loaded.first() {
-            Some(&value) => value,
-            None => self.narrow(plane),
+            Some(&value) => self.picked(plane, value),
+            None => self.picked(plane, self.narrow(plane)),
         }
+    }
+
+    /// The field in the sixteen bits that hold it. A byte is picked where it is used: what is asked for ahead would be
+    /// waited for otherwise.
+    #[track_caller]
+    fn picked(&self, plane: usize, pair: Ex<u32>) -> Ex<u32> {
+        if self.fields[plane].plane.bytes == 2 {
+            return pair;
+        }
+        let shift = shl(bitand(self.start(plane, 1), number(1)), number(3));
+        bitand(shr(pair, shift), number(0xff))
     }
 
     /// The number of a plane, which is known while staging.
@@ -475,15 +511,11 @@ impl Unit {
     #[track_caller]
     fn narrow(&self, plane: usize) -> Ex<u32> {
         let pairs = self.words.view::<u16>();
-        let pair = |at: Ex<u32>| cast::<u32, u16>(pairs.at(at).read());
-        match self.fields[plane].plane.bytes {
-            2 => pair(self.start(plane, 2)),
-            _ => {
-                let byte = self.start(plane, 1);
-                let shift = shl(bitand(byte, number(1)), number(3));
-                bitand(shr(pair(shr(byte, number(1))), shift), number(0xff))
-            }
-        }
+        let at = match self.fields[plane].plane.bytes {
+            2 => self.start(plane, 2),
+            _ => shr(self.start(plane, 1), number(1)),
+        };
+        cast::<u32, u16>(pairs.at(at).read())
     }
 }
 

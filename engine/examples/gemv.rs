@@ -1,5 +1,5 @@
 //! Time of a gemv launch on a Vulkan device beside its floor:
-//! `gemv [FORMAT,..|all] [COLS,..] [LANESxROWSxAHEADxLOCALxCOPIESxROUNDS,..|chosen] [float|f16|int8,..] [ROWSxCOLUMNSxEXPERTS,..]`.
+//! `gemv [FORMAT,..|all] [COLS,..] [LANESxROWSxAHEADxLOCALxCOPIESxROUNDSxWALK,..|chosen] [float|f16|int8,..] [ROWSxCOLUMNSxEXPERTS,..]`.
 //!
 //! The floor is a bare dependent dispatch and the bytes of the file's blocks at the rate of a kernel that only reads;
 //! both are measured in the same run. Weights rotate over more than a cache holds, a barrier stands between launches.
@@ -103,10 +103,10 @@ fn one_shape(
     let mut found = Vec::new();
     for tile in std::iter::once("chosen").chain(tiles.iter().map(String::as_str).filter(|t| *t != "chosen")) {
         let mut t = choice.tile;
-        if let [lanes, rows, ahead, local, copies, rounds] =
+        if let [lanes, rows, ahead, local, copies, rounds, walk] =
             tile.split('x').filter_map(|n| n.parse().ok()).collect::<Vec<u32>>()[..]
         {
-            t = Tile { lanes, rows, ahead, local, copies, rounds, ..t };
+            t = Tile { lanes, rows, ahead, local, copies, rounds, walk, ..t };
         }
         let tamed = call(&tame, t);
         let staged = match tamed.stage() {

@@ -67,7 +67,7 @@ fn every_device_and_shape_has_its_arm_and_tile() {
         (32, true, shape(1, 4096), &desktop, (two, 128, 1, Some(32))),
         (32, true, shape(8, 4096), &desktop, (two, 128, 8, Some(32))),
         (32, true, shape(1, 576), &desktop, (two, 8, 1, Some(32))),
-        (32, true, shape(1, 2048), &desktop, (two, 64, 1, Some(32))),
+        (32, true, shape(1, 2048), &desktop, (two, 32, 1, Some(32))),
         (32, true, shape(1, 1024), &desktop, (two, 32, 1, Some(32))),
         (32, true, shape(1, 992), &desktop, (two, 8, 1, Some(32))),
         (32, true, experts, &desktop, (two, 128, 1, Some(32))),
@@ -87,8 +87,11 @@ fn every_device_and_shape_has_its_arm_and_tile() {
         (32, true, shape(1, 4096), &old, (Float, 128, 1, Some(32))),
     ];
     for (unit, packed, shape, caps, expected) in table {
-        let choice =
-            choose(Traits { unit, packed, first: Plane::unit(16), table: 0, others: 0 }, shape, caps);
+        let choice = choose(
+            Traits { unit, packed, first: Plane::unit(16), planes: 2, table: 0, others: 0 },
+            shape,
+            caps,
+        );
         let tile = choice.tile;
         let found = (choice.arm, tile.lanes, tile.cols, tile.subgroup);
         assert_eq!(found, expected, "{}, {shape:?}: {}", caps.name, choice.reason);
@@ -103,7 +106,7 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     let phone = DeviceCaps { limits: Limits { max_workgroup_bytes: 16384, ..caps.limits }, ..caps.clone() };
     let on = |caps, table, exact, rows| {
         let shape = Shape { exact, ..shape(rows, 4096) };
-        let format = Traits { unit: 32, packed: true, first: Plane::unit(16), table, others: 0 };
+        let format = Traits { unit: 32, packed: true, first: Plane::unit(16), planes: 2, table, others: 0 };
         let tile = choose(format, shape, caps).tile;
         (tile.lanes, tile.rows, tile.ahead, tile.local, tile.copies)
     };
@@ -114,7 +117,7 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     assert_eq!(on(&phone, 256, Exact::Two, 1), (32, 2, 1, 256, 1));
     assert_eq!(on(&caps, 256, Exact::Two, 8), (32, 4, 0, 64, 1));
     // A second table leaves the first its copies where a device has 32 KiB.
-    let two = Traits { unit: 32, packed: true, first: Plane::unit(8), table: 256, others: 256 };
+    let two = Traits { unit: 32, packed: true, first: Plane::unit(8), planes: 3, table: 256, others: 256 };
     assert_eq!([&caps, &phone].map(|caps| choose(two, shape(1, 4096), caps).tile.copies), [16, 1]);
     assert_eq!(on(&caps, 0, Exact::One, 1), (64, 2, 0, 256, 1));
     assert_eq!(on(&caps, 0, Exact::One, 8), (64, 8, 0, 64, 1));
@@ -125,7 +128,8 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
 fn tables_have_tiles_for_the_workgroups_of_a_launch_and_thin_units_are_read_ahead() {
     let caps = device("any", (32, 32), true);
     let on = |first, table, shape| {
-        let tile = choose(Traits { unit: 32, packed: true, first, table, others: 0 }, shape, &caps).tile;
+        let tile =
+            choose(Traits { unit: 32, packed: true, first, planes: 2, table, others: 0 }, shape, &caps).tile;
         (tile.lanes, tile.rows, tile.ahead, tile.local)
     };
     let of = |m, k| Shape { m, ..shape(1, k) };
@@ -139,19 +143,67 @@ fn tables_have_tiles_for_the_workgroups_of_a_launch_and_thin_units_are_read_ahea
     assert_eq!(on(Plane::block(48, 8), 0, of(4096, 4096)), (64, 4, 0, 256));
 }
 
-/// As the record 2026-11-30-h200-gemv-rounds measured it.
+/// As the records 2026-11-30-h200-gemv-rounds and -nibbles measured it.
 #[test]
-fn a_single_row_with_a_unit_for_each_lane_is_asked_for_at_once() {
+fn a_single_row_of_known_rounds_is_asked_for_at_once() {
     let caps = device("any", (32, 32), true);
-    let rounds = |table, exact, rows, k| {
+    let of = |planes, table, exact, rows, k| {
         let shape = Shape { exact, ..shape(rows, k) };
         let first = Plane::unit(16);
-        choose(Traits { unit: 32, packed: true, first, table, others: 0 }, shape, &caps).tile.rounds
+        choose(Traits { unit: 32, packed: true, first, planes, table, others: 0 }, shape, &caps).tile
     };
-    assert_eq!([2048, 4096, 12288, 4096 + 256, 1024].map(|k| rounds(0, Exact::Two, 1, k)), [1, 1, 0, 0, 0]);
+    let rounds = |table, exact, rows, k| of(3, table, exact, rows, k).rounds;
+    assert_eq!([2048, 4096, 12288, 4096 + 256, 1024].map(|k| rounds(0, Exact::Two, 1, k)), [2, 1, 0, 0, 0]);
     assert_eq!([2048, 4096].map(|k| rounds(0, Exact::One, 1, k)), [1, 0]);
     assert_eq!([rounds(0, Exact::Two, 8, 4096), rounds(256, Exact::Two, 1, 1024)], [0, 0]);
     assert_eq!(rounds(0, Exact::Float, 1, 4096), 0);
+    // Two rounds of x are loaded for fewer rows where a unit has few planes.
+    let lanes_and_rows = |planes, k| {
+        let tile = of(planes, 0, Exact::Two, 1, k);
+        (tile.lanes, tile.rows)
+    };
+    assert_eq!([2, 3, 4].map(|planes| lanes_and_rows(planes, 2048)), [(32, 2), (32, 4), (32, 4)]);
+    assert_eq!([2, 4].map(|planes| lanes_and_rows(planes, 4096)), [(128, 4), (128, 4)]);
+}
+
+/// As the record 2026-11-30-h200-nibbles measured it.
+#[test]
+fn rows_of_a_multiprocessor_share_a_small_table_where_there_is_room() {
+    let poor = device("a device with little room", (32, 32), true);
+    let room = Limits { max_workgroup_bytes: 48 << 10, ..poor.limits };
+    let card = DeviceCaps { limits: room.clone(), ..poor.clone() };
+    let few = DeviceCaps { limits: Limits { max_invocations: 512, ..room.clone() }, ..poor.clone() };
+    let narrow = DeviceCaps { limits: Limits { max_invocations: 256, ..room.clone() }, ..poor.clone() };
+    let alone = DeviceCaps { limits: room, ..device("subgroups of 64 alone", (64, 64), true) };
+    let of = |m, k| Shape { m, ..shape(1, k) };
+    let experts = Shape { rows: 8, m: 768, experts: true, ..shape(8, 2048) };
+    let coarse = Shape { exact: Exact::One, ..of(4096, 4096) };
+    let (together, together_few) = (of(4096, 4096), Shape { rows: 8, ..of(4096, 4096) });
+    // Lanes, rows, invocations, copies, rounds, rows of a step.
+    let table = [
+        (&card, experts, (32, 2, 768, 32, 2, 1)),
+        (&card, together, (32, 2, 512, 32, 4, 2)),
+        (&card, of(12288, 4096), (32, 4, 768, 32, 4, 2)),
+        (&card, of(4096, 12288), (64, 4, 512, 32, 6, 2)),
+        (&card, of(8192, 4096), (32, 4, 512, 32, 4, 2)),
+        (&few, of(12288, 4096), (32, 2, 512, 32, 4, 2)),
+        // Rows of no known length, less room, other classes and columns: as ever.
+        (&card, of(4096, 4096 + 256), (32, 2, 256, 16, 0, 0)),
+        (&poor, together, (32, 2, 256, 16, 0, 0)),
+        (&narrow, together, (32, 2, 256, 16, 0, 0)),
+        (&alone, together, (32, 2, 256, 16, 0, 0)),
+        (&card, coarse, (32, 2, 256, 16, 0, 0)),
+        (&card, together_few, (32, 4, 64, 1, 0, 0)),
+    ];
+    for (caps, shape, expected) in table {
+        let format =
+            Traits { unit: 32, packed: true, first: Plane::unit(16), planes: 2, table: 256, others: 0 };
+        let choice = choose(format, shape, caps);
+        let t = choice.tile;
+        let found = (t.lanes, t.rows, t.local, t.copies, t.rounds, t.walk);
+        assert_eq!(found, expected, "{shape:?}: {}", choice.reason);
+        assert!(tiles(format, choice.arm).contains(&t), "{t:?}");
+    }
 }
 
 /// What is chosen is among the variants that conformance runs, and runs on the device.

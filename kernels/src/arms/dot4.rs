@@ -8,10 +8,13 @@
 //! Numerics: the integer sums are exact; a group adds one rounded product and, with offsets, one more. The order of
 //! the sum over groups depends on (k, lanes) alone.
 
-use kiln_dsl::prelude::*;
+use std::ops::Range;
+
+use kiln_dsl::{prelude::*, tensor::AskedTables};
 
 use super::{
     Ends, Form, GemvPush, Tile,
+    dot4_operands::{Column, Weights, number},
     ends::{LATE, late_first, late_scales, store_block},
     own_results, own_rows, row_start, store, tensor_words, tensors, x_row,
 };
@@ -36,7 +39,7 @@ pub fn gemv_dot4<F: PackedFormat>(
     #[when(form.glu.is_some())]
     #[len(tensor_words::<F>(p.units))]
     v: &Buf<u32>,
-    #[len(p.rows / p.sharing * (p.k / F::UNIT) * planes.fields())] x: &Buf<Vec4<u32>>,
+    #[len(p.rows / p.sharing * (p.k / BLOCK) * planes.fields())] x: &Buf<Vec4<u32>>,
     #[len(4 + 4 * p.rows / p.used)] step: &Buf<u32>,
     #[when(form.experts)]
     #[len(p.rows)]
@@ -104,36 +107,27 @@ pub fn gemv_dot4<F: PackedFormat>(
     for s in comptime!(form.stacks()) {
         let sums = comptime!(if s == 0 { gate } else { up });
         let tensor = comptime!(&tensors[s as usize]);
-        for q in comptime!(0..t.ahead) {
-            let round = comptime!(Round::new(tensor, &rows, number(q * t.lanes)));
-            keep(&kept, &round, comptime!(q));
-        }
-        // The first rounds are on their way while a table is filled.
-        if comptime!(s == 0) {
-            comptime!(tensor.fill_table());
-        }
         if comptime!(t.rounds > 0) {
-            // Each lane takes as many units: all are asked for before the first is used, and all count.
-            let all = comptime!(
-                (0..t.rounds).map(|q| Round::whole(tensor, &rows, q * t.lanes)).collect::<Vec<_>>()
-            );
-            let columns =
-                comptime!(all.iter().map(|r| Column::new(x, &rows, 0, r.index, planes)).collect::<Vec<_>>());
-            // Nobody needs to wait here, but a driver moves no load behind it: without it, it keeps few on their way to
-            // save registers.
-            subgroup_barrier();
-            for q in comptime!(0..t.rounds) {
-                let (round, column) = comptime!((&all[q as usize], &columns[q as usize]));
-                round_products::<F>(&sums, &round, &column, &x, &rows, comptime!(planes), comptime!(t));
-            }
+            comptime!(in_steps::<F>(&sums, tensor, &x, &rows, planes, t));
         } else {
+            let asked = comptime!((s == 0).then(|| tensor.ask_table()));
+            for q in comptime!(0..t.ahead) {
+                let round = comptime!(Round::new(tensor, &rows, number(q * t.lanes)));
+                keep(&kept, &round, comptime!(q));
+            }
+            // The first rounds are on their way while a table is filled: a driver moves no load behind the subgroup's
+            // barrier, where nobody needs to wait.
+            if comptime!(t.ahead > 0 && asked.is_some() && tensor.has_tables()) {
+                subgroup_barrier();
+            }
+            comptime!(fill_tables(tensor, asked));
             for first in (0..per_row).step_by(t.lanes) {
                 // Everything that a later round reads is asked for before anything of this one is used.
                 let round = comptime!(Round::kept(tensor, &rows, first, words_of(&kept, n_words), t));
                 let next = comptime!(Round::new(tensor, &rows, add_step(first, t.ahead * t.lanes)));
                 let now = comptime!(if t.ahead == 0 { &next } else { &round });
                 // A column of x lives as long as its products: a lane that holds them all has room for little else.
-                let nearest = comptime!(Column::new(x, &rows, 0, now.index, planes));
+                let nearest = comptime!(Column::new::<F>(x, rows.x[0], rows.per_row, now.index, planes));
                 round_products::<F>(&sums, &now, &nearest, &x, &rows, comptime!(planes), comptime!(t));
                 for q in comptime!(1..t.ahead) {
                     move_up(&kept, comptime!(q), comptime!(t.words::<F>()));
@@ -169,6 +163,59 @@ fn add_step(first: u32, #[comptime] more: u32) -> u32 {
     first + more
 }
 
+/// Brings a tensor's tables to workgroup memory, where they were asked for.
+#[track_caller]
+fn fill_tables(tensor: &Tensor, asked: Option<AskedTables>) {
+    if let Some(asked) = asked {
+        tensor.fill_table_with(&asked);
+    }
+}
+
+/// All that a lane does where it knows its rounds, in steps: `walk` rows of a round, or everything.
+///
+/// Nobody needs to wait at a barrier, but a driver moves no load behind it: without it, it keeps few on their way to
+/// save registers.
+#[track_caller]
+fn in_steps<F: PackedFormat>(
+    sums: &PlaceArray<f32, Local>,
+    tensor: &Tensor,
+    x: &Buf<Vec4<u32>>,
+    rows: &Rows,
+    planes: Planes,
+    t: Tile,
+) {
+    let each = if t.walk == 0 { t.rows } else { t.walk };
+    let per_round = t.rows / each;
+    let steps = t.rounds * per_round;
+    let ahead = if t.walk == 0 { steps } else { t.ahead.max(1) };
+    // A table is asked for first: what is asked for later may come no sooner.
+    let asked = tensor.ask_table();
+    let (mut rounds, mut columns) = (Vec::new(), Vec::new());
+    for step in 0..steps + ahead {
+        if step < steps {
+            let first = step % per_round * each;
+            let index = add_step(rows.lane, step / per_round * t.lanes);
+            // x before W: it is nearer, and does not wait for the number of an expert.
+            if first == 0 {
+                columns.push(Column::new::<F>(x, rows.x[0], rows.per_row, index, planes));
+            }
+            rounds.push(Round::whole(tensor, rows, index, first..first + each));
+        }
+        if step >= ahead {
+            if step < steps || step == ahead {
+                subgroup_barrier();
+            }
+            // The first steps are on their way meanwhile.
+            if step == ahead {
+                tensor.fill_table_with(&asked);
+            }
+            let now = step - ahead;
+            let (round, column) = (&rounds[now as usize], &columns[(now / per_round) as usize]);
+            round_products::<F>(sums, round, column, x, rows, planes, t);
+        }
+    }
+}
+
 /// Adds the products of a round to the sums.
 #[device]
 fn round_products<F: PackedFormat>(
@@ -183,11 +230,17 @@ fn round_products<F: PackedFormat>(
     let weights =
         comptime!(round.units.iter().map(|u| Weights::of::<F>(u, round.counts)).collect::<Vec<_>>());
     for c in comptime!(0..t.cols) {
-        let other = comptime!((c > 0).then(|| Column::new(x, rows, c, round.index, planes)));
+        let other = comptime!((c > 0).then(|| Column::new::<F>(
+            x,
+            rows.x[c as usize],
+            rows.per_row,
+            round.index,
+            planes
+        )));
         let column = comptime!(other.as_ref().unwrap_or(nearest));
-        for a in comptime!(0..t.rows) {
+        for a in comptime!(0..weights.len() as u32) {
             let weights = comptime!(&weights[a as usize]);
-            let j = comptime!(c * t.rows + a);
+            let j = comptime!(c * t.rows + round.first_row + a);
             sums[j] = unit_product::<F>(&weights, column, sums[j]);
         }
     }
@@ -213,9 +266,10 @@ fn own_start(row: u32, #[comptime] a: u32, m: u32, expert: u32, per_row: u32) ->
     row_start(row + a, m, expert, per_row)
 }
 
-/// The units of one round, a lane's of each row, loaded.
+/// The units of one round, a lane's of each row from the first on, loaded.
 struct Round {
     index: Ex<u32>,
+    first_row: u32,
     /// Whether the lane's units count, where some may not.
     counts: Option<Ex<bool>>,
     units: Vec<Unit>,
@@ -227,15 +281,14 @@ impl Round {
     fn new(w: &Tensor, own: &Rows, first: Ex<u32>) -> Self {
         let (index, counts) = own_index(first, own.lane, own.per_row);
         let unit = |start: &Ex<u32>| w.unit_of_row(*start, index).load();
-        Round { index, counts: Some(counts), units: own.starts.iter().map(unit).collect() }
+        Round { index, first_row: 0, counts: Some(counts), units: own.starts.iter().map(unit).collect() }
     }
 
-    /// The same where every lane has a unit.
+    /// The same of some rows, where every lane has a unit.
     #[track_caller]
-    fn whole(w: &Tensor, own: &Rows, first: u32) -> Self {
-        let index = add_step(own.lane, first);
-        let unit = |start: &Ex<u32>| w.unit_of_row(*start, index).load();
-        Round { index, counts: None, units: own.starts.iter().map(unit).collect() }
+    fn whole(w: &Tensor, own: &Rows, index: Ex<u32>, rows: Range<u32>) -> Self {
+        let unit = |row: u32| w.unit_of_row(own.starts[row as usize], index).load();
+        Round { index, first_row: rows.start, counts: None, units: rows.map(unit).collect() }
     }
 
     /// The same, its words asked for earlier.
@@ -247,7 +300,7 @@ impl Round {
         let unit = |start: &Ex<u32>| {
             w.unit_of_row(*start, index).with_loaded(words.by_ref().take(each).collect::<Vec<_>>())
         };
-        Round { index, counts: Some(counts), units: own.starts.iter().map(unit).collect() }
+        Round { index, first_row: 0, counts: Some(counts), units: own.starts.iter().map(unit).collect() }
     }
 
     fn words(&self) -> Vec<Ex<u32>> {
@@ -299,125 +352,14 @@ fn own_index(first: u32, lane: u32, per_row: u32) -> (u32, bool) {
     (min(i, per_row - 1), i < per_row)
 }
 
-/// A unit of W ready to multiply.
-struct Weights {
-    lanes: Vec<Ex<u32>>,
-    scales: Vec<(Ex<f32>, Ex<f32>)>,
-}
-
-impl Weights {
-    #[track_caller]
-    fn of<F: PackedFormat>(unit: &Unit, counts: Option<Ex<bool>>) -> Self {
-        let (mut lanes, mut scales) = (Vec::new(), Vec::new());
-        for pack in 0..F::UNIT / 4 {
-            lanes.push(F::lanes(unit, number(pack)));
-        }
-        for group in 0..F::UNIT / F::GROUP {
-            let (scale, offset) = F::scale_offset(unit, number(group));
-            scales.push(counts.map_or((scale, offset), |c| (or_zero(c, scale), or_zero(c, offset))));
-        }
-        Weights { lanes, scales }
-    }
-
-    fn lanes(&self, pack: u32) -> Ex<u32> {
-        self.lanes[pack as usize]
-    }
-
-    fn scale(&self, group: u32) -> Ex<f32> {
-        self.scales[group as usize].0
-    }
-
-    fn offset(&self, group: u32) -> Ex<f32> {
-        self.scales[group as usize].1
-    }
-}
-
-impl<'a> Read for &'a Weights {
-    type Out = &'a Weights;
-    fn read(&self) -> &'a Weights {
-        self
-    }
-}
-
-/// What does not count is nothing.
-#[device]
-fn or_zero(counts: bool, x: f32) -> f32 {
-    select(counts, x, 0.0)
-}
-
-#[track_caller]
-fn number(n: u32) -> Ex<u32> {
-    n.read()
-}
-
-/// A block of x: its words, hi before lo, and its scale with the sums of its halves.
-struct Column {
-    words: Vec<Ex<Vec4<u32>>>,
-    planes: Planes,
-}
-
-impl Column {
-    /// Block `i` of the `c`-th row of x.
-    #[track_caller]
-    fn new(x: &Buf<Vec4<u32>>, rows: &Rows, c: u32, i: Ex<u32>, planes: Planes) -> Self {
-        let mut words = Vec::new();
-        for field in 0..planes.fields() {
-            words.push(x_word(x, rows.x[c as usize], field, rows.per_row, i, planes.fields()));
-        }
-        Column { words, planes }
-    }
-
-    fn planes(&self) -> Planes {
-        self.planes
-    }
-
-    fn word(&self, plane: u32, pack: u32) -> Ex<u32> {
-        let four = self.words[(2 * plane + pack / 4) as usize];
-        match pack % 4 {
-            0 => four.x(),
-            1 => four.y(),
-            2 => four.z(),
-            _ => four.w(),
-        }
-    }
-
-    fn field(&self, i: u32) -> Ex<f32> {
-        let four = self.words[2 * self.planes.count() as usize];
-        let word = match i {
-            0 => four.x(),
-            1 => four.y(),
-            _ => four.z(),
-        };
-        bitcast::<f32, u32>(word)
-    }
-}
-
-impl<'a> Read for &'a Column {
-    type Out = &'a Column;
-    fn read(&self) -> &'a Column {
-        self
-    }
-}
-
-#[device]
-fn x_word(
-    x: &Buf<Vec4<u32>>,
-    row: u32,
-    #[comptime] field: u32,
-    per_row: u32,
-    i: u32,
-    #[comptime] fields: u32,
-) -> Vec4<u32> {
-    x[(row * fields + field) * per_row + i]
-}
-
-/// `sum` and the product of a unit of W and a block of x.
+/// `sum` and the product of a unit of W and its blocks of x.
 #[device]
 fn unit_product<F: PackedFormat>(w: &Weights, x: &Column, sum: f32) -> f32 {
     let mut sum = sum;
     let two = comptime!(x.planes() == Planes::Two);
-    let d = x.field(comptime!(0));
     for group in comptime!(0..F::UNIT / F::GROUP) {
+        let block = comptime!(group * F::GROUP / BLOCK);
+        let d = x.field(comptime!(block), comptime!(0));
         let mut hi = 0;
         // One plane's sum is below 2^22, and this is the float 3 · 2^22 by its bits: with it, it is a float already.
         let mut lo = start(comptime!(two));
@@ -439,11 +381,15 @@ fn unit_product<F: PackedFormat>(w: &Weights, x: &Column, sum: f32) -> f32 {
         };
         sum = fma(inner, w.scale(comptime!(group)), sum);
         if comptime!(F::OFFSET && F::GROUP == 16) {
-            sum = fma(w.offset(comptime!(group)), x.field(comptime!(1 + group)), sum);
+            sum = fma(w.offset(comptime!(group)), x.field(comptime!(block), comptime!(1 + group % 2)), sum);
         }
-    }
-    if comptime!(F::OFFSET && F::GROUP == 32) {
-        sum = fma(w.offset(comptime!(0)), x.field(comptime!(1)) + x.field(comptime!(2)), sum);
+        if comptime!(F::OFFSET && F::GROUP == 32) {
+            sum = fma(
+                w.offset(comptime!(group)),
+                x.field(comptime!(block), comptime!(1)) + x.field(comptime!(block), comptime!(2)),
+                sum,
+            );
+        }
     }
     sum
 }

@@ -1,6 +1,7 @@
 //! Arms: ways to multiply, one file each. What they share is which invocation owns which rows, and how sums meet.
 
 pub mod dot4;
+mod dot4_operands;
 pub mod ends;
 pub mod float;
 
@@ -29,8 +30,11 @@ pub struct Tile {
     pub cols: u32,
     /// Rounds whose weights are on their way while another is multiplied; a round is a unit of each row.
     pub ahead: u32,
-    /// Units of a row that each of its lanes takes, where it is known and all are asked for at once; 0 is any number.
+    /// Units of a row that each of its lanes takes, where it is known; 0 is any number.
     pub rounds: u32,
+    /// Rows of a step where rounds are known: those that are `ahead` are on their way while one is multiplied. 0 asks for
+    /// all rounds of all rows at once.
+    pub walk: u32,
     /// Invocations of a workgroup.
     pub local: u32,
     /// Copies of a format's table in workgroup memory, a power of two.
@@ -49,6 +53,9 @@ impl fmt::Debug for Tile {
         if self.rounds > 0 {
             write!(f, ", rounds {}", self.rounds)?;
         }
+        if self.walk > 0 {
+            write!(f, ", walk {}", self.walk)?;
+        }
         self.subgroup.map_or(Ok(()), |s| write!(f, ", subgroup {s}"))
     }
 }
@@ -64,7 +71,7 @@ impl Tile {
     pub(crate) fn for_rows_of(self, units: u32, form: Form) -> Self {
         let plain = form.glu.is_none() && !form.late && form.ends == Ends::Rows;
         let told = plain && self.lanes * self.rounds == units;
-        Tile { rounds: if told { self.rounds } else { 0 }, ..self }
+        if told { self } else { Tile { rounds: 0, walk: 0, ..self } }
     }
 
     /// Sums that an invocation carries.
@@ -104,7 +111,7 @@ impl Tile {
 
     /// Words that it keeps of rounds to come.
     pub fn kept_words<F: TensorFormat>(&self) -> u32 {
-        self.words::<F>() * self.ahead
+        if self.rounds > 0 { 0 } else { self.words::<F>() * self.ahead }
     }
 
     /// Bytes of workgroup memory that a device must have: those that every device has, or more for a table.

@@ -27,11 +27,19 @@ const LOCAL: u32 = 64;
 const WIDE: u32 = 256;
 /// Copies of a small table, where a device has room: lanes that look up at once meet less often in a bank.
 const COPIES: u32 = 16;
+/// The same where many rows share a table: lanes of a subgroup never meet.
+const MOST: u32 = 32;
+/// Rows of a lane group and invocations of a workgroup that many rows share a table in.
+const MANY: [(u32, u32); 4] = [(4, 768), (4, 512), (2, 768), (2, 512)];
+/// Multiprocessors that such workgroups are spread over: an H200's, for no device says how many it has.
+const PROCESSORS: u32 = 132;
 /// Bytes of a thin unit's first plane, at most.
 const THIN: u32 = 8;
 /// Workgroups of a launch that are few, for a GPU that takes several hundred at once, and the rows of a lane group then.
 const FEW_GROUPS: u32 = 256;
 const FEW_ROWS: u32 = 2;
+/// Planes that are few.
+const FEW_PLANES: u32 = 2;
 /// Words of a small table.
 const SMALL: u32 = 256;
 /// The subgroup size that shuffles are used for.
@@ -46,6 +54,8 @@ pub struct Traits {
     pub packed: bool,
     /// Its first plane.
     pub first: Plane,
+    /// Planes that are not tables.
+    pub planes: u32,
     /// 32-bit words of its first table, if it has one.
     pub table: u32,
     /// Those of further ones.
@@ -58,7 +68,8 @@ impl Traits {
         let mut tables = F::PLANES.iter().filter(|plane| plane.is_table()).map(|plane| plane.bytes / 4);
         let (table, others) = (tables.next().unwrap_or(0), tables.sum());
         let first = F::PLANES.first().copied().unwrap_or(Plane::unit(4));
-        Traits { unit: F::UNIT, packed: F::arms().is_packed(), first, table, others }
+        let planes = F::PLANES.iter().filter(|plane| !plane.is_table()).count() as u32;
+        Traits { unit: F::UNIT, packed: F::arms().is_packed(), first, planes, table, others }
     }
 
     /// Whether a unit takes so few bytes that a round's loads leave the memory idle: the next round's go with them.
@@ -69,6 +80,11 @@ impl Traits {
     /// Whether its first table is small.
     fn is_small(self) -> bool {
         (1..=SMALL).contains(&self.table)
+    }
+
+    /// Whether its units take many bytes and no table.
+    fn is_wide(self) -> bool {
+        self.table == 0 && !self.is_thin() && !self.is_shared()
     }
 
     /// Whether units share what they are decoded from.
@@ -100,17 +116,27 @@ pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
         (false, _) => (Arm::Float, "the format has no packed lanes"),
     };
     let per_row = shape.k / format.unit;
+    let known = known_rounds(format, arm).iter().find(|known| known.lanes * known.rounds == per_row);
     let lanes = lanes(format, arm).find(|lanes| per_row >= least(format, arm, *lanes)).unwrap_or(LANES[3]);
+    let lanes = known.map_or(lanes, |known| known.lanes);
     let subgroup = subgroup(caps);
     let cols = if shape.rows == 1 || shape.experts { 1 } else { COLS };
     let mut tile = tile(format, arm, (lanes, cols), subgroup);
-    tile.rounds = u32::from(tells_rounds(format, tile, arm) && per_row == lanes);
     if tile.rows > FEW_ROWS && has_copies(format, arm, cols) {
         let groups = shape.m.div_ceil(tile.workgroup_rows()).saturating_mul(shape.rows);
         tile.rows = if groups < FEW_GROUPS { FEW_ROWS } else { tile.rows };
     }
     if format.table_bytes(tile.copies) + FOLD_BYTES > caps.limits.max_workgroup_bytes {
         tile.copies = 1;
+    }
+    if let Some(known) = known.filter(|_| cols == 1) {
+        let fits = |t: &Tile| {
+            t.local <= caps.limits.max_invocations
+                && t.bytes_beside(format.table_bytes(t.copies), Form::default())
+                    <= caps.limits.max_workgroup_bytes
+        };
+        let tiles = told_tiles(format, tile, *known).into_iter().filter(fits);
+        tile = tiles.min_by_key(|t| most_rows(*t, shape)).unwrap_or(tile);
     }
     let fold = subgroup.map_or("workgroup memory", |_| "shuffles");
     let Tile { rows, local, .. } = tile;
@@ -178,17 +204,54 @@ pub fn tiles(format: Traits, arm: Arm) -> Vec<Tile> {
         .collect();
     tiles.extend(few);
     let scarce: Vec<_> = tiles.iter().filter(|t| t.copies > 1).map(|t| Tile { copies: 1, ..*t }).collect();
-    let known = tiles.iter().filter(|t| tells_rounds(format, **t, arm)).map(|t| Tile { rounds: 1, ..*t });
+    let known = known_rounds(format, arm).iter().flat_map(|known| {
+        let plain = subgroups.map(|s| tile(format, arm, (known.lanes, 1), s));
+        plain.into_iter().flat_map(|t| told_tiles(format, t, *known))
+    });
     let known: Vec<_> = known.collect();
     tiles.extend(scarce.into_iter().chain(known));
     tiles
 }
 
-/// Whether a tile says that a row is a unit for each lane, where it is: for a single row of x, weights without a table,
-/// and lanes of several subgroups, where it was measured to pay.
-fn tells_rounds(format: Traits, tile: Tile, arm: Arm) -> bool {
-    let wide = format.table == 0 && !format.is_thin() && !format.is_shared();
-    wide && tile.cols == 1 && arm != Arm::Float && tile.lanes > SUBGROUP
+/// Units of a row that each of so many lanes takes, and the rows of a step (0: all at once) where a tile tells it.
+#[derive(Clone, Copy)]
+struct Rounds {
+    lanes: u32,
+    rounds: u32,
+    walk: u32,
+}
+
+/// The rounds that a tile tells of a single row of x, where it was measured to pay.
+fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
+    const fn known(lanes: u32, rounds: u32, walk: u32) -> Rounds {
+        Rounds { lanes, rounds, walk }
+    }
+    match arm {
+        Arm::Dot4(Planes::Two) if format.is_small() && format.others == 0 => {
+            const { &[known(32, 2, 1), known(32, 4, 2), known(64, 6, 2)] }
+        }
+        Arm::Dot4(Planes::Two) if format.is_wide() => const { &[known(32, 2, 0), known(128, 1, 0)] },
+        Arm::Dot4(Planes::One) if format.is_wide() => const { &[known(64, 1, 0)] },
+        _ => &[],
+    }
+}
+
+/// What a tile for a single row of x may become where its rounds are known, the first where they are alike.
+fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -> Vec<Tile> {
+    let told = Tile { rounds, walk, ..tile };
+    if !format.is_small() {
+        // A unit of few planes has less to ask for: more lane groups of fewer rows were measured to gain then.
+        let rows = if rounds > 1 && format.planes <= FEW_PLANES { FEW_ROWS } else { told.rows };
+        return vec![Tile { rows, ..told }];
+    }
+    let many = MANY.iter().filter(|_| tile.subgroup.is_some());
+    many.map(|&(rows, local)| Tile { rows, local, copies: MOST, ..told }).collect()
+}
+
+/// Rows of W that the busiest multiprocessor multiplies.
+fn most_rows(tile: Tile, shape: Shape) -> u32 {
+    let workgroups = shape.m.div_ceil(tile.workgroup_rows()).saturating_mul(shape.rows);
+    workgroups.div_ceil(PROCESSORS).saturating_mul(tile.workgroup_rows())
 }
 
 fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u32>) -> Tile {
@@ -209,5 +272,5 @@ fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u3
         _ => LOCAL.max(lanes),
     };
     let copies = if small { COPIES } else { 1 };
-    Tile { lanes, rows, cols, ahead, rounds: 0, local, copies, subgroup }
+    Tile { lanes, rows, cols, ahead, rounds: 0, walk: 0, local, copies, subgroup }
 }

@@ -64,7 +64,17 @@ fn lanes_of_several_subgroups_meet_with_the_bits_of_workgroup_memory() {
     for (lanes, rows, cols, local) in [(128, 4, 1, 128), (64, 2, 1, 256), (64, 8, 8, 64), (128, 4, 8, 128)] {
         for form in [Form::default(), glu] {
             let planes = if lanes == 64 { Planes::One } else { Planes::Two };
-            let tile = Tile { lanes, rows, cols, ahead: 0, rounds: 0, local, copies: 1, subgroup: Some(32) };
+            let tile = Tile {
+                lanes,
+                rows,
+                cols,
+                ahead: 0,
+                rounds: 0,
+                walk: 0,
+                local,
+                copies: 1,
+                subgroup: Some(32),
+            };
             let shuffled = product(tile, form, planes);
             assert_eq!(shuffled, product(Tile { subgroup: None, ..tile }, form, planes), "{tile:?} {form:?}");
             equal += 1;
@@ -79,21 +89,28 @@ fn lanes_of_several_subgroups_meet_with_the_bits_of_workgroup_memory() {
 fn rows_of_a_known_length_have_the_bits_of_any() {
     let form = Form::default();
     let of = |tile, planes, k| product_of(tile, form, planes, [5, k, 2]);
-    for (lanes, rounds, planes) in [(128, 1, Planes::Two), (64, 1, Planes::One), (64, 2, Planes::Two)] {
+    for (lanes, rounds, walk, planes) in [
+        (128, 1, 0, Planes::Two),
+        (64, 1, 0, Planes::One),
+        (64, 2, 0, Planes::Two),
+        (64, 2, 1, Planes::Two),
+        (32, 4, 2, Planes::Two),
+    ] {
         let any = Tile {
             lanes,
             rows: 4,
             cols: 1,
             ahead: 0,
             rounds: 0,
+            walk: 0,
             local: lanes,
             copies: 1,
             subgroup: Some(32),
         };
-        let (told, k) = (Tile { rounds, ..any }, lanes * rounds * 32);
+        let (told, k) = (Tile { rounds, walk, ..any }, lanes * rounds * 32);
         let bits = of(any, planes, k);
         assert_eq!(of(told, planes, k), bits, "{told:?}");
-        assert_ne!(of(Tile { lanes: 32, ..any }, planes, k), bits, "fewer lanes add in another order");
+        assert_ne!(of(Tile { lanes: 16, ..any }, planes, k), bits, "fewer lanes add in another order");
         // It is not so long: nobody is told.
         assert_eq!(of(told, planes, k + 512), of(any, planes, k + 512), "{told:?}");
     }

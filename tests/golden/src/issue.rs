@@ -53,7 +53,7 @@ pub fn line(row: &FormatRow, exact: Exact) -> Result<String, IssueError> {
     let choice = row.choose(Shape { rows: 1, m, k, experts: false, exact }, &device());
     let range = BufferRange { buffer: BufferId(0), offset_bytes: 0, bytes: 0 };
     // A row of a known length has no loop to count: it issues the same but for what bounds the loop.
-    let tile = Tile { rounds: 0, ..choice.tile };
+    let tile = Tile { rounds: 0, walk: 0, ..choice.tile };
     let o = GemvOperands {
         w: range,
         v: None,
