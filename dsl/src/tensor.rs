@@ -4,6 +4,7 @@ use kiln_abi::Location;
 use kiln_dsl_macros::device;
 use kiln_spirv_emit::ir::{Const, ValueId};
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::{
@@ -273,7 +274,15 @@ impl Tensor {
     pub fn unit(&self, index: Ex<u32>) -> Unit {
         let fields = self.planes.iter().map(|&(plane, first)| Field { plane, first, loaded: Vec::new() });
         let (words, tables) = (self.words.view(), self.tables.clone());
-        Unit { words, fields: fields.collect(), index, in_row: index, first_field: None, tables }
+        Unit {
+            words,
+            fields: fields.collect(),
+            index,
+            in_row: index,
+            first_field: None,
+            tables,
+            kept: RefCell::new(Vec::new()),
+        }
     }
 
     /// Unit `i` of a row whose first is `start`: a row is whole blocks, so that `i` says which unit of its block it is.
@@ -318,12 +327,14 @@ pub struct Unit {
     /// Words of the first plane's field, where they are not found by the index.
     first_field: Option<Path>,
     tables: Tables,
+    /// What [`Unit::once`] keeps.
+    kept: RefCell<Vec<Ex<u32>>>,
 }
 
-/// Words of a field that are loaded with its unit: none of a table, none of a wide field that several units share.
+/// Words of a field that are loaded with its unit: none of a table.
 const fn words_at_once(plane: Plane) -> usize {
     match plane.bytes {
-        _ if plane.is_table() || plane.units > 1 && plane.bytes > 4 => 0,
+        _ if plane.is_table() => 0,
         ..4 => 1,
         bytes => bytes as usize / 4,
     }
@@ -380,6 +391,19 @@ impl Unit {
         self
     }
 
+    /// Words that all of a unit's elements are decoded from, made once wherever they can still be used: a driver that
+    /// meets them for each element works out those bits for each that it needs.
+    #[track_caller]
+    pub fn once(&self, words: impl FnOnce() -> Vec<Ex<u32>>) -> Vec<Ex<u32>> {
+        let kept = self.kept.borrow().clone();
+        if !kept.is_empty() && with(|s| kept.iter().all(|word| s.b.in_scope(word.id))) {
+            return kept;
+        }
+        let made = words();
+        self.kept.replace(made.clone());
+        made
+    }
+
     /// Which unit of its block it is.
     #[track_caller]
     pub fn in_block<F: TensorFormat>(&self) -> Ex<u32> {
@@ -394,12 +418,6 @@ impl Unit {
             Some(&word) => word,
             None => self.word_in_memory(plane, j),
         }
-    }
-
-    /// The 16 bytes `j` of a field of a multiple of as many.
-    #[track_caller]
-    pub fn sixteen(&self, plane: Ex<u32>, j: Ex<u32>) -> Ex<Vec4<u32>> {
-        self.sixteen_bytes(self.plane(plane), j)
     }
 
     /// The entry of the format's table in plane `plane`, of single words, that `bits` bits of `word` from bit `from` on

@@ -160,15 +160,17 @@ impl<'a> Source<'a> {
             let table: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
             gpu.write(y, *at, &table)?;
         }
-        let block_bytes = repack.block_bytes() as usize;
+        let (file_bytes, block_bytes) = (repack.file_bytes() as usize, repack.block_bytes() as usize);
         let run = (RUN_BYTES / block_bytes / repack.run as usize).max(1) * repack.run as usize;
-        let staging_bytes = (run * block_bytes).min(blocks.len()).next_multiple_of(4) as u64;
+        let most = run.min(blocks.len() / file_bytes);
+        let staging_bytes = (most * block_bytes).next_multiple_of(4) as u64;
         let moves: Vec<u8> = repack.moves.iter().flat_map(|w| w.to_le_bytes()).collect();
         let staging = Lent::new(gpu, staging_bytes, &format!("blocks of {}", buffer.name))?;
         let table = Lent::new(gpu, moves.len() as u64, &format!("moves of {}", buffer.name))?;
         gpu.write(table.id, 0, &moves)?;
-        for (i, part) in blocks.chunks(run * block_bytes).enumerate() {
-            gpu.write(staging.id, 0, part)?;
+        for (i, part) in blocks.chunks(run * file_bytes).enumerate() {
+            let part = repack.recoded(part);
+            gpu.write(staging.id, 0, &part)?;
             let n_blocks = u32::try_from(part.len() / block_bytes).unwrap_or(u32::MAX);
             let (from, to) = (whole(staging.id, staging_bytes), whole(y, buffer.bytes));
             let calls =

@@ -51,6 +51,8 @@ pub struct FormatRow {
     pub offsets: fn(&[u8]) -> Vec<f32>,
     /// How a tensor of that many elements comes to a device.
     pub repack: fn(u64) -> Repack,
+    /// Whether blocks are coded anew on their way to a device.
+    pub recoded: bool,
     /// Blocks as a device holds them, by plain Rust.
     pub pack: fn(&[u8]) -> Vec<u8>,
     /// That many blocks as a file holds them: the inverse.
@@ -82,6 +84,7 @@ impl FormatRow {
             device_bytes: layout::device_bytes::<F>,
             offsets: gemv::offsets::<F>,
             repack: Repack::of::<F>,
+            recoded: F::RECODING.is_some(),
             pack: layout::pack::<F>,
             unpack: layout::unpack::<F>,
             dequantize: F::dequantize,

@@ -5,6 +5,8 @@
 //! at `to`. An invocation owns a word of the plane.
 //! Traffic: the blocks read once per plane, the planes written once. Numerics: bits only.
 
+use std::borrow::Cow;
+
 use kiln_abi::{BufferRange, Kernel};
 use kiln_dsl::prelude::*;
 use kiln_dsl::tensor::plane_offsets;
@@ -79,6 +81,8 @@ pub struct Repack {
     /// Blocks that a run is a multiple of, so that it begins at a word of every plane; the last run may be shorter.
     pub run: u32,
     launch: fn(BufferRange, BufferRange, BufferRange, RepackBlocksPush) -> Call,
+    recode: fn(&[u8]) -> Cow<'_, [u8]>,
+    file_bytes: u32,
     block_bits: u32,
     planes: Vec<Target>,
 }
@@ -109,18 +113,31 @@ impl Repack {
         };
         let planes = moves.planes.iter().zip(&offsets).map(target).collect();
         let table = F::PLANES.iter().position(|p| p.units == 0).map(|p| (F::table(), offsets[p]));
+        let at_once = u32::try_from(layout::blocks_at_once::<F>()).unwrap_or(1);
         Repack {
             table,
             // 32 fields of any whole bytes are whole words.
             run: 32,
             launch: launch::<F>,
-            block_bits: F::GEOMETRY.bytes() * 8 * u32::try_from(layout::blocks_at_once::<F>()).unwrap_or(1),
+            recode: layout::recode::<F>,
+            file_bytes: F::GEOMETRY.bytes() * at_once,
+            block_bits: layout::coded_bytes::<F>() * 8 * at_once,
             planes,
             moves: moves.planes.concat(),
         }
     }
 
-    /// Bytes of a block as a run counts them: of several where a unit is several blocks of the file.
+    /// Bytes of the file for a block as a run counts them: of several where a unit is several blocks of the file.
+    pub const fn file_bytes(&self) -> u32 {
+        self.file_bytes
+    }
+
+    /// Blocks of the file as the launches take them.
+    pub fn recoded<'a>(&self, blocks: &'a [u8]) -> Cow<'a, [u8]> {
+        (self.recode)(blocks)
+    }
+
+    /// Bytes of a block as the launches take it.
     pub const fn block_bytes(&self) -> u32 {
         self.block_bits / 8
     }
@@ -164,7 +181,7 @@ fn cases<F: Format>() -> Vec<Case> {
     let per_block = F::BLK.max(F::UNIT);
     let repack = Repack::of::<F>(u64::from(n_blocks * per_block));
     let bytes = Random::new(u64::from(F::ID)).bytes((n_blocks * repack.block_bytes()) as usize);
-    let planes: Vec<u32> = layout::pack::<F>(&bytes)
+    let planes: Vec<u32> = layout::planes::<F>(&bytes)
         .chunks_exact(4)
         .map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]))
         .collect();

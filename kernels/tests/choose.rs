@@ -140,7 +140,6 @@ fn tables_have_tiles_for_the_workgroups_of_a_launch_and_thin_units_are_read_ahea
     assert_eq!(on(Plane::unit(16), 256, experts), (32, 2, 1, 256));
     assert_eq!(on(Plane::unit(8), 2048, of(4096, 4096)), (64, 4, 1, 256));
     assert_eq!(on(Plane::unit(8), 0, of(4096, 4096)), (64, 4, 1, 128));
-    assert_eq!(on(Plane::block(48, 8), 0, of(4096, 4096)), (64, 4, 0, 256));
 }
 
 /// As the records 2026-11-30-h200-gemv-rounds and -nibbles measured it.
@@ -204,6 +203,23 @@ fn rows_of_a_multiprocessor_share_a_small_table_where_there_is_room() {
         assert_eq!(found, expected, "{shape:?}: {}", choice.reason);
         assert!(tiles(format, choice.arm).contains(&t), "{t:?}");
     }
+}
+
+/// As the record 2026-11-30-h200-ternary measured it.
+#[test]
+fn thin_units_are_asked_for_at_once_or_in_steps() {
+    let caps = device("any", (32, 32), true);
+    let told = |unit, exact, rows, k| {
+        let thin = Traits { unit, packed: true, first: Plane::unit(8), planes: 2, table: 0, others: 0 };
+        let tile = choose(thin, Shape { exact, ..shape(rows, k) }, &caps).tile;
+        (tile.lanes, tile.rows, tile.local, tile.rounds, tile.walk)
+    };
+    let ks = [2048, 4096, 12288, 4096 + 256];
+    let one = [(64, 4, 128, 1, 0), (64, 4, 128, 2, 0), (64, 4, 64, 6, 4), (64, 4, 128, 0, 0)];
+    assert_eq!(ks.map(|k| told(32, Exact::Two, 1, k)), one);
+    let two = [(32, 4, 64, 1, 2), (64, 4, 64, 1, 2), (64, 4, 64, 3, 1), (64, 4, 128, 0, 0)];
+    assert_eq!(ks.map(|k| told(64, Exact::Two, 1, k)), two);
+    assert_eq!([told(32, Exact::Two, 8, 4096), told(32, Exact::One, 1, 4096)].map(|t| t.3), [0, 0]);
 }
 
 /// What is chosen is among the variants that conformance runs, and runs on the device.

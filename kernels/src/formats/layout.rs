@@ -1,5 +1,7 @@
 //! How blocks of a file become planes of a device: bit by bit, as each format's [`Format::source`] says.
 
+use std::borrow::Cow;
+
 use kiln_dsl::prelude::Plane;
 use kiln_dsl::tensor::plane_offsets;
 
@@ -34,6 +36,36 @@ pub(super) const fn in_halves(qs: usize, (i, b): (usize, usize)) -> usize {
     8 * (qs + i % 16) + 4 * (i / 16) + b
 }
 
+/// A code of a format's blocks that costs a device less to decode than the file's.
+#[derive(Clone, Copy, Debug)]
+pub struct Recoding {
+    /// Bytes of a block in it.
+    pub bytes: u32,
+    /// Puts a block of the file in it.
+    pub code: fn(&[u8], &mut [u8]),
+    /// The inverse: a block that decodes to the same.
+    pub restore: fn(&[u8], &mut [u8]),
+}
+
+/// Bytes of the blocks whose bits move: those of the file, or coded anew.
+pub(crate) fn coded_bytes<F: Format>() -> u32 {
+    F::RECODING.map_or(F::GEOMETRY.bytes(), |r| r.bytes)
+}
+
+/// Blocks of a file, coded anew where the format says so.
+pub fn recode<F: Format>(blocks: &[u8]) -> Cow<'_, [u8]> {
+    let code = |r: Recoding| Cow::Owned(each_block(blocks, [F::GEOMETRY.bytes(), r.bytes], r.code));
+    F::RECODING.map_or(Cow::Borrowed(blocks), code)
+}
+
+/// Blocks of so many bytes as others of so many.
+fn each_block(blocks: &[u8], bytes: [u32; 2], f: fn(&[u8], &mut [u8])) -> Vec<u8> {
+    let [from, to] = bytes.map(|n| n as usize);
+    let mut out = vec![0; blocks.len() / from * to];
+    blocks.chunks_exact(from).zip(out.chunks_exact_mut(to)).for_each(|(block, out)| f(block, out));
+    out
+}
+
 /// Bits of a block's field that are zero in every file.
 pub const ZERO: u32 = u32::MAX;
 
@@ -59,7 +91,7 @@ impl Moves {
                     .collect()
             })
             .collect();
-        let block_bits = F::GEOMETRY.bytes() as usize * 8 * blocks_at_once::<F>();
+        let block_bits = coded_bytes::<F>() as usize * 8 * blocks_at_once::<F>();
         let fits = |grain: usize| {
             block_bits.is_multiple_of(grain)
                 && bits.iter().flat_map(|plane| plane.chunks(grain)).all(|piece| match piece[0] {
@@ -97,9 +129,14 @@ pub fn device_bytes<F: Format>(n_elems: u64) -> u64 {
     plane_offsets(F::PLANES, n_elems / u64::from(F::UNIT)).1
 }
 
-/// A tensor as a device holds it: the plain-Rust twin of the kernel `repack`.
+/// A tensor as a device holds it.
 pub fn pack<F: Format>(blocks: &[u8]) -> Vec<u8> {
-    let n_blocks = blocks.len() / F::GEOMETRY.bytes() as usize;
+    planes::<F>(&recode::<F>(blocks))
+}
+
+/// The planes of blocks whose bits move: the plain-Rust twin of the kernel `repack`.
+pub(crate) fn planes<F: Format>(blocks: &[u8]) -> Vec<u8> {
+    let n_blocks = blocks.len() / coded_bytes::<F>() as usize;
     let n_elems = n_blocks as u64 * u64::from(F::GEOMETRY.elements());
     let (offsets, bytes) = plane_offsets(F::PLANES, n_elems / u64::from(F::UNIT));
     let mut out = vec![0; bytes as usize];
@@ -119,17 +156,20 @@ pub fn pack<F: Format>(blocks: &[u8]) -> Vec<u8> {
 pub fn unpack<F: Format>(planes: &[u8], n_blocks: usize) -> Vec<u8> {
     let n_elems = n_blocks as u64 * u64::from(F::GEOMETRY.elements());
     let (offsets, _) = plane_offsets(F::PLANES, n_elems / u64::from(F::UNIT));
-    let mut out = vec![0; n_blocks * F::GEOMETRY.bytes() as usize];
+    let mut out = vec![0; n_blocks * coded_bytes::<F>() as usize];
     each_bit::<F>(n_blocks, &offsets, |from, to| {
         out[from / 8] |= (planes[to / 8] >> (to % 8) & 1) << (from % 8)
     });
-    out
+    match F::RECODING {
+        Some(r) => each_block(&out, [r.bytes, F::GEOMETRY.bytes()], r.restore),
+        None => out,
+    }
 }
 
 /// Every bit of every block and where it lies in the planes.
 fn each_bit<F: Format>(n_blocks: usize, offsets: &[u64], mut f: impl FnMut(usize, usize)) {
     let each = blocks_at_once::<F>();
-    let block_bits = F::GEOMETRY.bytes() as usize * 8 * each;
+    let block_bits = coded_bytes::<F>() as usize * 8 * each;
     let moves = Moves::of::<F>();
     let grain = moves.grain as usize;
     for ((p, _), pieces) in moved::<F>().zip(&moves.planes) {

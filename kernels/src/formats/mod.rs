@@ -37,6 +37,7 @@ use kiln_dsl::prelude::*;
 use crate::gemv::Arms;
 
 use self::host::{f16_at, inverse, nibble_at, set_f16, u16_at, u32_at};
+use self::layout::Recoding;
 pub use self::{
     bf16::Bf16,
     f16::F16,
@@ -69,6 +70,9 @@ pub use self::{
 
 /// A format that the host and kernels decode.
 pub trait Format: HostFormat + TensorFormat {
+    /// How blocks are coded anew before their bits move, for a format whose own code would cost more than its bytes.
+    const RECODING: Option<Recoding> = None;
+
     /// The bit of a block behind `bit` of a plane's field of the block's unit `unit`; none where the field is wider
     /// than what it holds. A field of the whole block has unit 0. Every bit of a block has one place.
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize>;

@@ -114,7 +114,13 @@ struct Share<'a> {
     source: &'a Source<'a>,
     slab: Ex<u32>,
     x: Vec<Ex<Vec4<u32>>>,
-    w: Vec<Vec<Unit>>,
+    w: Vec<Piece>,
+}
+
+/// What an invocation decodes at once: whole units, or a part of one that is deeper than a slab, from an element on.
+struct Piece {
+    units: Vec<Unit>,
+    from: Option<Ex<u32>>,
 }
 
 impl Source<'_> {
@@ -123,9 +129,14 @@ impl Source<'_> {
         let of_x = x_slab(&self.shape);
         let x = (0..of_x.each()).map(|j| x_word(self.x, self.n0, self.n, self.k, slab, j, of_x));
         let of_w = w_slab::<F>(&self.shape);
-        let unit = |j, part| self.w.unit(w_unit::<F>(self.m0, self.m, self.k, slab, j, part, of_w)).load();
-        let units = |j| (0..piece::<F>() / F::UNIT).map(|part| unit(j, part)).collect();
-        Share { source: self, slab, x: x.collect(), w: (0..of_w.each()).map(units).collect() }
+        let piece = piece::<F>(&self.shape);
+        let unit =
+            |j, part| self.w.unit(w_unit::<F>(self.m0, self.m, self.k, slab, j, part, of_w, piece)).load();
+        let pieces = |j| Piece {
+            units: (0..(piece / F::UNIT).max(1)).map(|part| unit(j, part)).collect(),
+            from: (piece < F::UNIT).then(|| w_from::<F>(slab, j, of_w, piece)),
+        };
+        Share { source: self, slab, x: x.collect(), w: (0..of_w.each()).map(pieces).collect() }
     }
 }
 
@@ -136,11 +147,12 @@ impl Share<'_> {
         for (j, word) in (0..).zip(&self.x) {
             put_x(*word, *k, self.slab, memory, j, x_slab(shape));
         }
-        for (j, units) in (0..).zip(&self.w) {
-            for at in 0..piece::<F>() / PER_WORD {
-                let word = eight::<F>(units, PER_WORD * at);
+        let words = piece::<F>(shape) / PER_WORD;
+        for (j, piece) in (0..).zip(&self.w) {
+            for at in 0..words {
+                let word = eight::<F>(piece, PER_WORD * at);
                 let at = shape.x_words(PER_WORD) + at;
-                put_w::<F>(word, memory, j, at, w_slab::<F>(shape));
+                put_w(word, memory, j, at, w_slab::<F>(shape), words);
             }
         }
     }
@@ -148,8 +160,9 @@ impl Share<'_> {
 
 /// The elements `at` to `at + 7` of a piece as halves.
 #[track_caller]
-fn eight<F: TensorFormat>(units: &[Unit], at: u32) -> Ex<Vec4<u32>> {
-    let (unit, of_unit) = (|e: u32| &units[(e / F::UNIT) as usize], |e: u32| (e % F::UNIT).read());
+fn eight<F: TensorFormat>(Piece { units, from }: &Piece, at: u32) -> Ex<Vec4<u32>> {
+    let unit = |e: u32| &units[(e / F::UNIT) as usize];
+    let of_unit = |e: u32| from.map_or((e % F::UNIT).read(), |from| element(from, e));
     if F::UNIT < PER_WORD {
         let four = |e| F::decode4(unit(e), of_unit(e));
         return pack_halves(four(at), four(at + 4));
@@ -157,9 +170,21 @@ fn eight<F: TensorFormat>(units: &[Unit], at: u32) -> Ex<Vec4<u32>> {
     F::decode_halves(unit(at), of_unit(at))
 }
 
-/// Elements of W that an invocation decodes at once.
-const fn piece<F: TensorFormat>() -> u32 {
-    if F::UNIT > PER_WORD { F::UNIT } else { PER_WORD }
+#[device]
+fn element(from: u32, #[comptime] e: u32) -> u32 {
+    from + e
+}
+
+/// Elements of W that an invocation decodes at once: a unit, or a part where a slab has fewer than one for each.
+const fn piece<F: TensorFormat>(shape: &KhrShape) -> u32 {
+    let [_, m, k] = shape.tile;
+    let each = m * k / shape.invocations();
+    let most = if each < k { each } else { k };
+    match F::UNIT {
+        ..PER_WORD => PER_WORD,
+        unit if unit > most => most,
+        unit => unit,
+    }
 }
 
 const fn x_slab(shape: &KhrShape) -> Slab {
@@ -168,7 +193,7 @@ const fn x_slab(shape: &KhrShape) -> Slab {
 
 /// A slab of W, in pieces for words.
 const fn w_slab<F: TensorFormat>(shape: &KhrShape) -> Slab {
-    shape.slab(shape.tile[1], piece::<F>())
+    shape.slab(shape.tile[1], piece::<F>(shape))
 }
 
 /// Bytes of workgroup memory, the format's table among them.
@@ -222,25 +247,43 @@ fn w_unit<F: TensorFormat>(
     #[comptime] j: u32,
     #[comptime] part: u32,
     #[comptime] of: Slab,
+    #[comptime] piece: u32,
 ) -> u32 {
     let i = local_id() + comptime!(j * of.invocations);
     let per_row = k / F::UNIT;
-    let each = comptime!(piece::<F>() / F::UNIT);
     let row = min(m0 + i / comptime!(of.words), m - 1);
-    let unit = (slab * comptime!(of.words) + i % comptime!(of.words)) * each + part;
+    let at = slab * comptime!(of.words) + i % comptime!(of.words);
+    let unit = if comptime!(piece < F::UNIT) {
+        at / comptime!(F::UNIT / piece)
+    } else {
+        at * comptime!(piece / F::UNIT) + part
+    };
     row * per_row + min(unit, per_row - 1)
 }
 
+/// The element of its unit that a piece begins with.
 #[device]
-fn put_w<F: TensorFormat>(
+fn w_from<F: TensorFormat>(
+    slab: u32,
+    #[comptime] j: u32,
+    #[comptime] of: Slab,
+    #[comptime] piece: u32,
+) -> u32 {
+    let i = local_id() + comptime!(j * of.invocations);
+    let at = slab * comptime!(of.words) + i % comptime!(of.words);
+    at % comptime!(F::UNIT / piece) * piece
+}
+
+#[device]
+fn put_w(
     word: Vec4<u32>,
     memory: &Shared<Vec4<u32>>,
     #[comptime] j: u32,
     #[comptime] at: u32,
     #[comptime] of: Slab,
+    #[comptime] words: u32,
 ) {
     let i = local_id() + comptime!(j * of.invocations);
-    let words = comptime!(piece::<F>() / PER_WORD);
     memory
         [i / comptime!(of.words) * comptime!(of.words * words + 1) + i % comptime!(of.words) * words + at] =
         word;

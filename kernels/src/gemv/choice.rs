@@ -9,7 +9,7 @@ use kiln_dsl::{
 use super::{Arm, Choice, Exact, Shape};
 use crate::{
     Format,
-    activations::Planes,
+    activations::{BLOCK, Planes},
     arms::{Ends, Form, Tile},
 };
 
@@ -84,12 +84,7 @@ impl Traits {
 
     /// Whether its units take many bytes and no table.
     fn is_wide(self) -> bool {
-        self.table == 0 && !self.is_thin() && !self.is_shared()
-    }
-
-    /// Whether units share what they are decoded from.
-    fn is_shared(self) -> bool {
-        self.first.units > 1
+        self.table == 0 && !self.is_thin()
     }
 
     /// Bytes of workgroup memory that its tables take at most.
@@ -173,7 +168,7 @@ const FOLD_BYTES: u32 = 8192;
 /// Lanes that a row may have: of bytes, and where a table is filled, fewer, for then more rows share what is filled.
 fn lanes(format: Traits, arm: Arm) -> impl Iterator<Item = u32> {
     let most = match (format.table, arm) {
-        (0, Arm::Dot4(Planes::Two)) if format.is_thin() || format.is_shared() => 64,
+        (0, Arm::Dot4(Planes::Two)) if format.is_thin() => 64,
         (0, Arm::Float | Arm::Dot4(Planes::Two)) => 128,
         _ => 64,
     };
@@ -230,6 +225,12 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
         Arm::Dot4(Planes::Two) if format.is_small() && format.others == 0 => {
             const { &[known(32, 2, 1), known(32, 4, 2), known(64, 6, 2)] }
         }
+        Arm::Dot4(Planes::Two) if format.is_thin() && format.unit > BLOCK => {
+            const { &[known(32, 1, 2), known(64, 1, 2), known(64, 3, 1)] }
+        }
+        Arm::Dot4(Planes::Two) if format.is_thin() => {
+            const { &[known(64, 1, 0), known(64, 2, 0), known(64, 6, 4)] }
+        }
         Arm::Dot4(Planes::Two) if format.is_wide() => const { &[known(32, 2, 0), known(128, 1, 0)] },
         Arm::Dot4(Planes::One) if format.is_wide() => const { &[known(64, 1, 0)] },
         _ => &[],
@@ -239,6 +240,9 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
 /// What a tile for a single row of x may become where its rounds are known, the first where they are alike.
 fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -> Vec<Tile> {
     let told = Tile { rounds, walk, ..tile };
+    if format.is_thin() {
+        return vec![Tile { local: if walk > 0 { LOCAL } else { told.local }, ..told }];
+    }
     if !format.is_small() {
         // A unit of few planes has less to ask for: more lane groups of fewer rows were measured to gain then.
         let rows = if rounds > 1 && format.planes <= FEW_PLANES { FEW_ROWS } else { told.rows };
@@ -262,7 +266,7 @@ fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u3
         _ => ROWS,
     };
     let two = cols == 1 && arm == Arm::Dot4(Planes::Two);
-    let wide = cols == 1 && (table || bytes) || two && format.is_shared();
+    let wide = cols == 1 && (table || bytes);
     let thin = two && format.is_thin();
     let ahead = u32::from(thin || cols == 1 && table && arm != Arm::Float);
     let small = has_copies(format, arm, cols);

@@ -184,12 +184,16 @@ impl Builder {
         self.open[floor..].iter().any(|o| o.id == region) || self.loop_headers.contains(&region)
     }
 
+    /// Whether a value may be used where the next instruction goes.
+    pub fn in_scope(&self, value: ValueId) -> bool {
+        self.module.value(value).region.is_none_or(|r| self.visible(r))
+    }
+
     pub(super) fn check_operands(&mut self, operands: &[Operand], at: Location) {
         for operand in operands {
             let Operand::Value(value) = operand else { continue };
-            let value = self.module.value(*value);
-            if value.region.is_some_and(|r| !self.visible(r)) {
-                let made = value.at;
+            if !self.in_scope(*value) {
+                let made = self.module.value(*value).at;
                 let message = match self.callee {
                     None => {
                         format!("the value made at {made} is used outside its block; keep it in a `let mut`")
