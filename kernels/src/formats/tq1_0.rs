@@ -38,7 +38,7 @@ impl HostFormat for Tq1_0 {
 
     fn dequantize(block: &[u8], out: &mut [f32]) {
         let d = f16_at(block, D);
-        let fours = places().map(|(byte, n)| digits_of(u32_at(block, byte), n));
+        let fours = PLACES.iter().map(|(byte, n)| digits_of(u32_at(block, *byte), *n));
         for (out, four) in out.chunks_exact_mut(4).zip(fours) {
             for (out, digit) in out.iter_mut().zip(four.to_le_bytes()) {
                 *out = d * (f32::from(digit) - 1.0);
@@ -48,17 +48,27 @@ impl HostFormat for Tq1_0 {
 }
 
 /// Where the digits of four weights after the other are: the first of four bytes, and which digit of each.
-fn places() -> impl Iterator<Item = (usize, usize)> {
-    let of = |bytes: std::ops::Range<usize>, digits: usize| {
-        (0..digits).flat_map(move |n| bytes.clone().step_by(4).map(move |byte| (byte, n)))
-    };
-    of(0..32, 5).chain(of(32..QH, 5)).chain(of(QH..D, 4))
-}
+const PLACES: [(usize, usize); 16 * UNITS] = {
+    let mut places = [(0, 0); 16 * UNITS];
+    let mut four = 0;
+    while four < places.len() {
+        places[four] = match four {
+            0..40 => (4 * (four % 8), four / 8),
+            40..60 => (32 + 4 * (four % 4), (four - 40) / 4),
+            _ => (QH, four - 60),
+        };
+        four += 1;
+    }
+    places
+};
 
 /// Digit `n` of four bytes, a byte each.
-fn digits_of(bytes: u32, n: usize) -> u32 {
-    let digit = |byte: u8| ((u16::from(byte.wrapping_mul(POWERS[n])) * 3) >> 8) as u8;
-    u32::from_le_bytes(bytes.to_le_bytes().map(digit))
+const fn digits_of(bytes: u32, n: usize) -> u32 {
+    // Of every other byte at once: what is left of a fraction of 256, times three, has its digit above.
+    const EVEN: u32 = 0x00ff_00ff;
+    let power = POWERS[n] as u32;
+    let (even, odd) = (((bytes & EVEN) * power) & EVEN, ((bytes >> 8 & EVEN) * power) & EVEN);
+    ((even * 3) >> 8) & EVEN | (odd * 3) & !EVEN
 }
 
 /// Units of a block, and words of a block as a device has it before those that units share.
@@ -68,7 +78,7 @@ const SHARED: usize = 3 * UNITS;
 /// A block as a device has it: the first two words of each unit, the third of each, those that two units share.
 fn code(block: &[u8], out: &mut [u8]) {
     let mut words = [0; SHARED + 2];
-    let mut fours = places().map(|(byte, n)| digits_of(u32_at(block, byte), n));
+    let mut fours = PLACES.iter().map(|(byte, n)| digits_of(u32_at(block, *byte), *n));
     for unit in 0..UNITS {
         let mut next = || fours.next().unwrap_or(0);
         let [a, b, c] = [(); 3].map(|()| (0..4).fold(0, |word, n| word | next() << (2 * n)));
@@ -100,7 +110,7 @@ fn restore(coded: &[u8], block: &mut [u8]) {
         fours.push(third & DIGITS);
     }
     let mut numbers = [0u32; D];
-    for ((byte, n), four) in places().zip(fours) {
+    for ((byte, n), four) in PLACES.into_iter().zip(fours) {
         for (number, digit) in numbers[byte..].iter_mut().zip(four.to_le_bytes()) {
             *number += u32::from(digit) * u32::from(POWERS[4 - n]);
         }
