@@ -222,6 +222,26 @@ fn thin_units_are_asked_for_at_once_or_in_steps() {
     assert_eq!([told(32, Exact::Two, 8, 4096), told(32, Exact::One, 1, 4096)].map(|t| t.3), [0, 0]);
 }
 
+/// As the record 2026-11-30-h200-grids measured it.
+#[test]
+fn lanes_walk_over_their_units_where_a_table_is_long() {
+    let caps = device("any", (32, 32), true);
+    let on = |planes, shape| {
+        let format = Traits { unit: 32, packed: true, first: Plane::unit(8), planes, table: 2048, others: 0 };
+        let tile = choose(format, shape, &caps).tile;
+        (tile.lanes, tile.rows, tile.rounds, tile.walk)
+    };
+    let of = |m, k| Shape { m, ..shape(1, k) };
+    let experts = Shape { rows: 8, m: 768, experts: true, ..shape(8, 2048) };
+    assert_eq!([2, 3].map(|planes| on(planes, of(4096, 4096))), [(64, 4, 2, 4), (64, 4, 2, 2)]);
+    assert_eq!([3, 4].map(|planes| on(planes, of(12288, 4096))), [(64, 8, 2, 2), (64, 4, 2, 2)]);
+    assert_eq!(on(3, of(12288, 12288)), (64, 4, 6, 4));
+    assert_eq!(on(3, of(4096, 14336)), (64, 4, 0, 0));
+    assert_eq!(on(3, experts), (64, 4, 1, 4));
+    assert_eq!(on(3, shape(8, 4096)), (64, 4, 0, 0));
+    assert_eq!(on(3, Shape { exact: Exact::One, ..of(12288, 4096) }), (64, 4, 0, 0));
+}
+
 /// What is chosen is among the variants that conformance runs, and runs on the device.
 #[test]
 fn every_choice_is_a_variant_that_its_device_takes() {

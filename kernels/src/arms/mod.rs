@@ -16,6 +16,9 @@ use crate::fold::{fold_columns, halves};
 /// Sums that are folded at once in workgroup memory, at most: what a lane may end up with too.
 const TOGETHER: u32 = 8;
 
+/// Rows of a lane group whose units a lane has room for at once, where it walks over more.
+const HELD_ROWS: u32 = 4;
+
 /// Bytes of workgroup memory that every device has.
 const EVERYWHERE: u32 = 16384;
 
@@ -71,7 +74,13 @@ impl Tile {
     pub(crate) fn for_rows_of(self, units: u32, form: Form) -> Self {
         let plain = form.glu.is_none() && !form.late && form.ends == Ends::Rows;
         let told = plain && self.lanes * self.rounds == units;
-        if told { self } else { Tile { rounds: 0, walk: 0, ..self } }
+        if told { self } else { self.untold() }
+    }
+
+    /// The same for rows of any number of units: a lane holds one of each row at once then.
+    pub(crate) fn untold(self) -> Self {
+        let rows = if self.walk > 0 { self.rows.min(HELD_ROWS) } else { self.rows };
+        Tile { rows, rounds: 0, walk: 0, ..self }
     }
 
     /// Sums that an invocation carries.

@@ -40,6 +40,11 @@ const FEW_GROUPS: u32 = 256;
 const FEW_ROWS: u32 = 2;
 /// Planes that are few.
 const FEW_PLANES: u32 = 2;
+/// Rows that a lane walks over and takes at once where a table is long, a unit has few planes and a launch workgroups to
+/// spare: fewer of them then fill the table.
+const ROWS_OF_LONG: (u32, u32) = (8, 2);
+/// Planes that are few then.
+const PLANES_OF_LONG: u32 = 3;
 /// Words of a small table.
 const SMALL: u32 = 256;
 /// The subgroup size that shuffles are used for.
@@ -87,6 +92,16 @@ impl Traits {
         self.table == 0 && !self.is_thin()
     }
 
+    /// Whether its first table is more than that.
+    fn is_long(self) -> bool {
+        self.table > SMALL
+    }
+
+    /// Whether a unit has several words: two in its first plane, and two more planes.
+    fn has_many_words(self) -> bool {
+        self.first.bytes >= THIN && self.planes > FEW_PLANES
+    }
+
     /// Bytes of workgroup memory that its tables take at most.
     fn table_bytes(self, copies: u32) -> u32 {
         let (first, others) = (4 * self.table * copies, 4 * self.others);
@@ -118,15 +133,15 @@ pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
     let cols = if shape.rows == 1 || shape.experts { 1 } else { COLS };
     let mut tile = tile(format, arm, (lanes, cols), subgroup);
     if tile.rows > FEW_ROWS && has_copies(format, arm, cols) {
-        let groups = shape.m.div_ceil(tile.workgroup_rows()).saturating_mul(shape.rows);
-        tile.rows = if groups < FEW_GROUPS { FEW_ROWS } else { tile.rows };
+        tile.rows = if workgroups(tile, shape) < FEW_GROUPS { FEW_ROWS } else { tile.rows };
     }
     if format.table_bytes(tile.copies) + FOLD_BYTES > caps.limits.max_workgroup_bytes {
         tile.copies = 1;
     }
     if let Some(known) = known.filter(|_| cols == 1) {
         let fits = |t: &Tile| {
-            t.local <= caps.limits.max_invocations
+            (t.rows <= ROWS || workgroups(*t, shape) >= FEW_GROUPS)
+                && t.local <= caps.limits.max_invocations
                 && t.bytes_beside(format.table_bytes(t.copies), Form::default())
                     <= caps.limits.max_workgroup_bytes
         };
@@ -149,7 +164,7 @@ const MOST_FOR_BLOCKS: u32 = 512;
 /// The tile of a choice where a launch leaves blocks: a workgroup owns a block of rows of W. None where the device has
 /// not the invocations or the memory for it.
 pub fn of_block(format: Traits, choice: &Choice, form: Form, caps: &DeviceCaps) -> Option<Tile> {
-    let tile = choice.tile.of_block();
+    let tile = choice.tile.untold().of_block();
     let most = if form.ends == Ends::Blocks { MOST_FOR_BLOCKS } else { u32::MAX };
     let fits = tile.local <= most.min(caps.limits.max_invocations)
         && tile.bytes_beside(format.table_bytes(tile.copies), form) <= caps.limits.max_workgroup_bytes;
@@ -231,6 +246,9 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
         Arm::Dot4(Planes::Two) if format.is_thin() => {
             const { &[known(64, 1, 0), known(64, 2, 0), known(64, 6, 4)] }
         }
+        Arm::Dot4(Planes::Two) if format.is_long() => {
+            const { &[known(64, 1, 4), known(64, 2, 4), known(64, 6, 4)] }
+        }
         Arm::Dot4(Planes::Two) if format.is_wide() => const { &[known(32, 2, 0), known(128, 1, 0)] },
         Arm::Dot4(Planes::One) if format.is_wide() => const { &[known(64, 1, 0)] },
         _ => &[],
@@ -243,6 +261,13 @@ fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -
     if format.is_thin() {
         return vec![Tile { local: if walk > 0 { LOCAL } else { told.local }, ..told }];
     }
+    if format.is_long() {
+        let two = rounds == 2;
+        let more = Tile { rows: ROWS_OF_LONG.0, walk: ROWS_OF_LONG.1, ..told };
+        // What is asked for ahead takes registers: fewer rows at once of a unit of many words.
+        let told = if two && format.has_many_words() { Tile { walk: ROWS_OF_LONG.1, ..told } } else { told };
+        return if two && format.planes <= PLANES_OF_LONG { vec![more, told] } else { vec![told] };
+    }
     if !format.is_small() {
         // A unit of few planes has less to ask for: more lane groups of fewer rows were measured to gain then.
         let rows = if rounds > 1 && format.planes <= FEW_PLANES { FEW_ROWS } else { told.rows };
@@ -252,10 +277,14 @@ fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -
     many.map(|&(rows, local)| Tile { rows, local, copies: MOST, ..told }).collect()
 }
 
+/// Workgroups of a launch.
+fn workgroups(tile: Tile, shape: Shape) -> u32 {
+    shape.m.div_ceil(tile.workgroup_rows()).saturating_mul(shape.rows)
+}
+
 /// Rows of W that the busiest multiprocessor multiplies.
 fn most_rows(tile: Tile, shape: Shape) -> u32 {
-    let workgroups = shape.m.div_ceil(tile.workgroup_rows()).saturating_mul(shape.rows);
-    workgroups.div_ceil(PROCESSORS).saturating_mul(tile.workgroup_rows())
+    workgroups(tile, shape).div_ceil(PROCESSORS).saturating_mul(tile.workgroup_rows())
 }
 
 fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u32>) -> Tile {
