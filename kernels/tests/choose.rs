@@ -222,6 +222,25 @@ fn thin_units_are_asked_for_at_once_or_in_steps() {
     assert_eq!([told(32, Exact::Two, 8, 4096), told(32, Exact::One, 1, 4096)].map(|t| t.3), [0, 0]);
 }
 
+/// As the record 2026-11-30-h200-nibbles measured it for IQ3_XXS.
+#[test]
+fn thin_units_with_a_small_table_have_more_lanes() {
+    let any = device("any", (32, 32), true);
+    let caps = DeviceCaps { limits: Limits { max_workgroup_bytes: 48 << 10, ..any.limits.clone() }, ..any };
+    let told = |shape| {
+        let format =
+            Traits { unit: 32, packed: true, first: Plane::unit(8), planes: 3, table: 256, others: 0 };
+        let tile = choose(format, shape, &caps).tile;
+        (tile.lanes, tile.rows, tile.local, tile.rounds, tile.walk)
+    };
+    let of = |m, k| Shape { m, ..shape(1, k) };
+    assert_eq!(told(Shape { rows: 8, m: 768, experts: true, ..shape(8, 2048) }), (64, 4, 768, 1, 1));
+    assert_eq!(told(of(4096, 4096)), (64, 4, 512, 2, 2));
+    assert_eq!(told(of(12288, 4096)), (64, 8, 768, 2, 2));
+    assert_eq!(told(of(4096, 12288)), (64, 4, 512, 6, 2));
+    assert_eq!(told(shape(8, 4096)), (64, 4, 64, 0, 0));
+}
+
 /// As the record 2026-11-30-h200-grids measured it.
 #[test]
 fn lanes_walk_over_their_units_where_a_table_is_long() {

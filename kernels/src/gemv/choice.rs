@@ -30,7 +30,7 @@ const COPIES: u32 = 16;
 /// The same where many rows share a table: lanes of a subgroup never meet.
 const MOST: u32 = 32;
 /// Rows of a lane group and invocations of a workgroup that many rows share a table in.
-const MANY: [(u32, u32); 4] = [(4, 768), (4, 512), (2, 768), (2, 512)];
+const MANY: [(u32, u32); 5] = [(8, 768), (4, 768), (4, 512), (2, 768), (2, 512)];
 /// Multiprocessors that such workgroups are spread over: an H200's, for no device says how many it has.
 const PROCESSORS: u32 = 132;
 /// Bytes of a thin unit's first plane, at most.
@@ -140,7 +140,7 @@ pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
     }
     if let Some(known) = known.filter(|_| cols == 1) {
         let fits = |t: &Tile| {
-            (t.rows <= ROWS || workgroups(*t, shape) >= FEW_GROUPS)
+            (!format.is_long() || t.rows <= ROWS || workgroups(*t, shape) >= FEW_GROUPS)
                 && t.local <= caps.limits.max_invocations
                 && t.bytes_beside(format.table_bytes(t.copies), Form::default())
                     <= caps.limits.max_workgroup_bytes
@@ -237,6 +237,9 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
         Rounds { lanes, rounds, walk }
     }
     match arm {
+        Arm::Dot4(Planes::Two) if format.is_small() && format.others == 0 && format.first.bytes <= THIN => {
+            const { &[known(64, 1, 1), known(64, 2, 2), known(64, 6, 2)] }
+        }
         Arm::Dot4(Planes::Two) if format.is_small() && format.others == 0 => {
             const { &[known(32, 2, 1), known(32, 4, 2), known(64, 6, 2)] }
         }
@@ -273,7 +276,8 @@ fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -
         let rows = if rounds > 1 && format.planes <= FEW_PLANES { FEW_ROWS } else { told.rows };
         return vec![Tile { rows, ..told }];
     }
-    let many = MANY.iter().filter(|_| tile.subgroup.is_some());
+    // Eight rows were measured with two rounds alone.
+    let many = MANY.iter().filter(|(rows, _)| tile.subgroup.is_some() && (*rows <= ROWS || rounds == 2));
     many.map(|&(rows, local)| Tile { rows, local, copies: MOST, ..told }).collect()
 }
 
