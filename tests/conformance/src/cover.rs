@@ -40,14 +40,17 @@ impl Extent {
         }
     }
 
-    /// The names of the variants that run at each of the sizes.
-    pub fn names(&self, registry: &Registry, sizes: &[u32]) -> Vec<HashSet<String>> {
+    /// The names of the variants that run at each of the sizes; of a cover, one for so many parts of all variants as
+    /// `parts` says, whose turn goes by the seed.
+    pub fn names(&self, registry: &Registry, sizes: &[u32], parts: u64) -> Vec<HashSet<String>> {
         let variants: Vec<&Variant> = registry.variants().collect();
         let seed = match self {
             Extent::Cover(seed) => seed,
             Extent::Named(text) => return vec![names_with(text, &variants); sizes.len()],
             Extent::All => return vec![names_with("", &variants); sizes.len()],
         };
+        let variants: Vec<&Variant> =
+            variants.into_iter().filter(|v| has_turn(&v.name, hash(seed), parts)).collect();
         let mut names = vec![HashSet::new(); sizes.len()];
         for Candidate { variant, size, .. } in cover(&candidates(&variants, sizes), hash(seed)) {
             names[*size].insert(variants[*variant].name.clone());
@@ -73,6 +76,11 @@ fn names_with(text: &str, variants: &[&Variant]) -> HashSet<String> {
 /// A number of a text (FNV-1a).
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Whether a variant is of the part whose turn it is.
+fn has_turn(name: &str, seed: u64, parts: u64) -> bool {
+    hash(name) % parts == seed % parts
 }
 
 /// A variant at one of the sizes, with the pairs of traits that it meets.
@@ -159,12 +167,23 @@ mod tests {
     #[test]
     fn a_named_kernel_runs_at_every_size_and_no_other_does() {
         let registry = Registry::builtin();
-        let names = Extent::Named("get_rows<Q".to_owned()).names(&registry, &[4, 32]);
+        let names = Extent::Named("get_rows<Q".to_owned()).names(&registry, &[4, 32], 3);
         let all: Vec<&Variant> = registry.variants().collect();
         assert_eq!(names, vec![names_with("get_rows<Q", &all); 2]);
         assert!(names[0].iter().all(|name| name.contains("get_rows<Q")));
         assert!((1..all.len() / 10).contains(&names[0].len()), "{}", names[0].len());
         assert!(names_with("no kernel is called this", &all).is_empty());
+    }
+
+    #[test]
+    fn every_variant_has_a_turn_and_parts_are_alike() {
+        let registry = Registry::builtin();
+        let names: Vec<String> = registry.variants().map(|v| v.name.clone()).collect();
+        let of = |seed| names.iter().filter(|name| has_turn(name, seed, 3)).collect::<HashSet<_>>();
+        let parts = [of(0), of(1), of(2)];
+        assert_eq!(parts.iter().map(HashSet::len).sum::<usize>(), names.len());
+        assert!(parts.iter().all(|part| part.len() > names.len() / 4), "{:?}", parts.map(|p| p.len()));
+        assert_eq!(of(3), of(0));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
+    num::NonZero,
     sync::LazyLock,
 };
 
@@ -107,12 +108,20 @@ fn exact_args(case: &Case) -> LaunchArgs {
 
 /// Every kernel with the arguments of its first case.
 static LAUNCHES: LazyLock<Vec<(StagedKernel, LaunchArgs)>> = LazyLock::new(|| {
-    let launch = |variant: &Variant| {
+    let launch = |variant: &&Variant| {
         let kernel = variant.stage().unwrap();
         assert_eq!(kernel.name, variant.name);
         (kernel, exact_args(variant.cases().first().unwrap()))
     };
-    Registry::builtin().variants().map(launch).collect()
+    let registry = Registry::builtin();
+    let variants: Vec<&Variant> = registry.variants().collect();
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        let parts = variants.chunks(variants.len().div_ceil(threads));
+        let running: Vec<_> =
+            parts.map(|part| scope.spawn(move || part.iter().map(launch).collect::<Vec<_>>())).collect();
+        running.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    })
 });
 
 /// The capabilities that a module's own words declare.
