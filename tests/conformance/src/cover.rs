@@ -40,6 +40,14 @@ impl Extent {
         }
     }
 
+    /// Whether a variant is of the part whose turn it is, where all are in so many parts: in a cover, by the seed.
+    pub fn has_turn(&self, name: &str, parts: u64) -> bool {
+        match self {
+            Extent::Cover(seed) => has_turn(name, hash(seed), parts),
+            Extent::All | Extent::Named(_) => true,
+        }
+    }
+
     /// The names of the variants that run at each of the sizes; of a cover, one for so many parts of all variants as
     /// `parts` says, whose turn goes by the seed.
     pub fn names(&self, registry: &Registry, sizes: &[u32], parts: u64) -> Vec<HashSet<String>> {
@@ -50,7 +58,7 @@ impl Extent {
             Extent::All => return vec![names_with("", &variants); sizes.len()],
         };
         let variants: Vec<&Variant> =
-            variants.into_iter().filter(|v| has_turn(&v.name, hash(seed), parts)).collect();
+            variants.into_iter().filter(|v| self.has_turn(&v.name, parts)).collect();
         let mut names = vec![HashSet::new(); sizes.len()];
         for Candidate { variant, size, .. } in cover(&candidates(&variants, sizes), hash(seed)) {
             names[*size].insert(variants[*variant].name.clone());

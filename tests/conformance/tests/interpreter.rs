@@ -6,7 +6,7 @@ use kiln_kernels::Registry;
 use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
 
 /// Parts of all variants that take turns: what a run has time for.
-const PARTS: u64 = 2;
+const PARTS: u64 = 3;
 
 #[test]
 fn kernels_equal_their_references_at_every_subgroup_size() {

@@ -15,6 +15,7 @@ use kiln_abi::{
     launch::{check_device, launch_staged},
     spirv::Capability,
 };
+use kiln_conformance::cover::Extent;
 use kiln_kernels::{Registry, Variant, conformance::Case};
 
 /// A device that has everything, runs nothing and counts dispatches.
@@ -106,7 +107,10 @@ fn exact_args(case: &Case) -> LaunchArgs {
     args
 }
 
-/// Every kernel with the arguments of its first case.
+/// Parts of all variants that take turns.
+const PARTS: u64 = 2;
+
+/// Every kernel whose turn it is, with the arguments of its first case.
 static LAUNCHES: LazyLock<Vec<(StagedKernel, LaunchArgs)>> = LazyLock::new(|| {
     let launch = |variant: &&Variant| {
         let kernel = variant.stage().unwrap();
@@ -114,7 +118,8 @@ static LAUNCHES: LazyLock<Vec<(StagedKernel, LaunchArgs)>> = LazyLock::new(|| {
         (kernel, exact_args(variant.cases().first().unwrap()))
     };
     let registry = Registry::builtin();
-    let variants: Vec<&Variant> = registry.variants().collect();
+    let extent = Extent::of_environment();
+    let variants: Vec<&Variant> = registry.variants().filter(|v| extent.has_turn(&v.name, PARTS)).collect();
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     std::thread::scope(|scope| {
         let parts = variants.chunks(variants.len().div_ceil(threads));
