@@ -48,7 +48,7 @@ impl Group {
             Group::Lints => Some(3.0),
             Group::Tests => Some(4.0),
             Group::Interpreter => Some(4.0),
-            Group::Lavapipe => Some(3.0),
+            Group::Lavapipe => Some(4.0),
             Group::Models => Some(3.0),
         }
     }
