@@ -47,8 +47,8 @@ impl Group {
             Group::Build => Some(8.0),
             Group::Lints => Some(3.0),
             Group::Tests => Some(4.0),
-            Group::Interpreter => Some(5.0),
-            Group::Lavapipe => Some(8.0),
+            Group::Interpreter => Some(4.0),
+            Group::Lavapipe => Some(3.0),
             Group::Models => Some(3.0),
         }
     }
