@@ -9,8 +9,8 @@ use crate::cargo::{self, Counts};
 use crate::process::{Result, capture};
 use crate::setup::{self, Artefact, Driver};
 use crate::stages::{
-    Action, DEVICE_PACKAGES, Group, KERNEL_SUITES, KERNELS_SECONDS, MORE_SUITES, OVERRUN, Pick, STAGES,
-    Stage, TOTAL_MINUTES, Where, picks,
+    Action, DEVICE_PACKAGES, Group, KERNEL_SUITES, KERNELS_SECONDS, LAVAPIPE_8, MORE_SUITES, OVERRUN, Pick,
+    STAGES, Stage, TOTAL_MINUTES, Where, picks,
 };
 
 /// cargo starts test programs through what this names.
@@ -62,7 +62,7 @@ pub(crate) fn test(args: &[&str]) -> Result<ExitCode> {
         return Ok(finish(&run(&tests)));
     }
     let on_device = args.iter().any(|arg| DEVICE_PACKAGES.contains(arg));
-    let place = if on_device { Where::Lavapipe { vector_bits: 256 } } else { Where::Host };
+    let place = if on_device { LAVAPIPE_8 } else { Where::Host };
     let driver = setup::find_driver()?;
     if let Some(why) = place.blocked(&driver) {
         return Err(why.to_string());
@@ -244,10 +244,15 @@ fn test_env(place: Where, driver: &Driver) -> Result<Vec<(&'static str, OsString
     if let Where::Gpu = place {
         env.push(("KILN_GPU", "1".into()));
     }
-    if let Where::Lavapipe { vector_bits } = place {
+    if let Where::Lavapipe { vector_bits, optimized } = place {
         env.push(("LP_NATIVE_VECTOR_WIDTH", vector_bits.to_string().into()));
+        let mut kind = vector_bits.to_string();
+        if !optimized {
+            env.push(("GALLIVM_PERF", "nopt".into()));
+            kind += "-quick";
+        }
         // A shader cache shared with other vector widths or other runs could hide a compile failure.
-        let shaders = crate::cache::root()?.join(format!("shaders/{vector_bits}"));
+        let shaders = crate::cache::root()?.join("shaders").join(kind);
         env.push(("MESA_SHADER_CACHE_DIR", shaders.into()));
         if let Driver::System(manifest) = driver {
             env.push(("VK_DRIVER_FILES", manifest.into()));

@@ -37,6 +37,7 @@ const PROCESSORS: u32 = 132;
 const THIN: u32 = 8;
 /// Workgroups of a launch that are few, for a GPU that takes several hundred at once, and the rows of a lane group then.
 const FEW_GROUPS: u32 = 256;
+/// And those of several rows of x where rows of W are short: four would save little and take twice the code.
 const FEW_ROWS: u32 = 2;
 /// Planes that are few.
 const FEW_PLANES: u32 = 2;
@@ -296,6 +297,7 @@ fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u3
     let rows = match (bytes && !table, cols) {
         (true, 1) => ROWS_OF_BYTES.0,
         (true, _) if lanes == 64 => ROWS_OF_BYTES.1,
+        (_, COLS) if lanes == LANES[3] => FEW_ROWS,
         _ => ROWS,
     };
     let two = cols == 1 && arm == Arm::Dot4(Planes::Two);
