@@ -142,9 +142,9 @@ fn tables_have_tiles_for_the_workgroups_of_a_launch_and_thin_units_are_read_ahea
     assert_eq!(on(Plane::unit(8), 0, of(4096, 4096)), (64, 4, 1, 128));
 }
 
-/// As the records 2026-11-30-h200-gemv-rounds and -nibbles measured it.
+/// As the records 2026-11-30-h200-gemv-rounds, -nibbles and -eight-columns measured it.
 #[test]
-fn a_single_row_of_known_rounds_is_asked_for_at_once() {
+fn known_rounds_are_asked_for_at_once() {
     let caps = device("any", (32, 32), true);
     let of = |planes, table, exact, rows, k| {
         let shape = Shape { exact, ..shape(rows, k) };
@@ -154,8 +154,13 @@ fn a_single_row_of_known_rounds_is_asked_for_at_once() {
     let rounds = |table, exact, rows, k| of(3, table, exact, rows, k).rounds;
     assert_eq!([2048, 4096, 12288, 4096 + 256, 1024].map(|k| rounds(0, Exact::Two, 1, k)), [2, 1, 0, 0, 0]);
     assert_eq!([2048, 4096].map(|k| rounds(0, Exact::One, 1, k)), [1, 0]);
-    assert_eq!([rounds(0, Exact::Two, 8, 4096), rounds(256, Exact::Two, 1, 1024)], [0, 0]);
+    assert_eq!(rounds(256, Exact::Two, 1, 1024), 0);
     assert_eq!(rounds(0, Exact::Float, 1, 4096), 0);
+    // Several rows of x: only a round for many lanes.
+    assert_eq!([2048, 4096, 12288].map(|k| rounds(0, Exact::Two, 8, k)), [0, 1, 0]);
+    assert_eq!([rounds(0, Exact::One, 8, 2048), rounds(256, Exact::Two, 8, 4096)], [0, 0]);
+    let tile = of(3, 0, Exact::Two, 8, 4096);
+    assert_eq!((tile.lanes, tile.rows, tile.cols, tile.local, tile.walk), (128, 4, 8, 128, 0));
     // Two rounds of x are loaded for fewer rows where a unit has few planes.
     let lanes_and_rows = |planes, k| {
         let tile = of(planes, 0, Exact::Two, 1, k);
@@ -219,7 +224,11 @@ fn thin_units_are_asked_for_at_once_or_in_steps() {
     assert_eq!(ks.map(|k| told(32, Exact::Two, 1, k)), one);
     let two = [(32, 4, 64, 1, 2), (64, 4, 64, 1, 2), (64, 4, 64, 3, 1), (64, 4, 128, 0, 0)];
     assert_eq!(ks.map(|k| told(64, Exact::Two, 1, k)), two);
-    assert_eq!([told(32, Exact::Two, 8, 4096), told(32, Exact::One, 1, 4096)].map(|t| t.3), [0, 0]);
+    assert_eq!(told(32, Exact::One, 1, 4096).3, 0);
+    // Several rows of x: two rounds at most, of units of a block.
+    let several = [(64, 4, 64, 1, 0), (64, 4, 64, 2, 0), (64, 4, 64, 0, 0), (64, 4, 64, 0, 0)];
+    assert_eq!(ks.map(|k| told(32, Exact::Two, 8, k)), several);
+    assert_eq!(told(64, Exact::Two, 8, 4096).3, 0);
 }
 
 /// As the record 2026-11-30-h200-nibbles measured it for IQ3_XXS.

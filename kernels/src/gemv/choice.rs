@@ -41,6 +41,10 @@ const FEW_GROUPS: u32 = 256;
 const FEW_ROWS: u32 = 2;
 /// Planes that are few.
 const FEW_PLANES: u32 = 2;
+/// Rounds that a tile tells of several rows of x at most, and its lanes at least.
+const TOLD_OF_MANY: (u32, u32) = (2, 64);
+/// Bytes of a unit's first plane then, at most.
+const NARROW: u32 = 16;
 /// Rows that a lane walks over and takes at once where a table is long, a unit has few planes and a launch workgroups to
 /// spare: fewer of them then fill the table.
 const ROWS_OF_LONG: (u32, u32) = (8, 2);
@@ -139,7 +143,7 @@ pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
     if format.table_bytes(tile.copies) + FOLD_BYTES > caps.limits.max_workgroup_bytes {
         tile.copies = 1;
     }
-    if let Some(known) = known.filter(|_| cols == 1) {
+    if let Some(known) = known.filter(|known| is_told(format, arm, **known, cols)) {
         let fits = |t: &Tile| {
             (!format.is_long() || t.rows <= ROWS || workgroups(*t, shape) >= FEW_GROUPS)
                 && t.local <= caps.limits.max_invocations
@@ -215,9 +219,10 @@ pub fn tiles(format: Traits, arm: Arm) -> Vec<Tile> {
         .collect();
     tiles.extend(few);
     let scarce: Vec<_> = tiles.iter().filter(|t| t.copies > 1).map(|t| Tile { copies: 1, ..*t }).collect();
-    let known = known_rounds(format, arm).iter().flat_map(|known| {
-        let plain = subgroups.map(|s| tile(format, arm, (known.lanes, 1), s));
-        plain.into_iter().flat_map(|t| told_tiles(format, t, *known))
+    let told = cols.into_iter().flat_map(|cols| known_rounds(format, arm).iter().map(move |k| (cols, *k)));
+    let known = told.filter(|(cols, known)| is_told(format, arm, *known, *cols)).flat_map(|(cols, known)| {
+        let plain = subgroups.map(|s| tile(format, arm, (known.lanes, cols), s));
+        plain.into_iter().flat_map(move |t| told_tiles(format, t, known))
     });
     let known: Vec<_> = known.collect();
     tiles.extend(scarce.into_iter().chain(known));
@@ -232,7 +237,7 @@ struct Rounds {
     walk: u32,
 }
 
-/// The rounds that a tile tells of a single row of x, where it was measured to pay.
+/// The rounds that a tile tells, where it was measured to pay.
 fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
     const fn known(lanes: u32, rounds: u32, walk: u32) -> Rounds {
         Rounds { lanes, rounds, walk }
@@ -259,8 +264,20 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
     }
 }
 
-/// What a tile for a single row of x may become where its rounds are known, the first where they are alike.
+/// Whether a tile of so many rows of x tells its rounds: for several it was measured where a lane has few, of two planes
+/// and of weights of a few bits in units of a block, with no table to fill.
+fn is_told(format: Traits, arm: Arm, known: Rounds, cols: u32) -> bool {
+    let (rounds, lanes) = TOLD_OF_MANY;
+    let few = known.rounds <= rounds && known.lanes >= lanes;
+    let narrow = format.table == 0 && format.unit <= BLOCK && format.first.bytes <= NARROW;
+    cols == 1 || few && narrow && arm == Arm::Dot4(Planes::Two)
+}
+
+/// What a tile may become where its rounds are known, the first where they are alike.
 fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -> Vec<Tile> {
+    if tile.cols > 1 {
+        return vec![Tile { rounds, ..tile }];
+    }
     let told = Tile { rounds, walk, ..tile };
     if format.is_thin() {
         return vec![Tile { local: if walk > 0 { LOCAL } else { told.local }, ..told }];
