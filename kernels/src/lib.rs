@@ -11,6 +11,7 @@ pub mod attention_khr;
 pub mod attention_tile;
 mod call;
 pub mod conformance;
+pub mod decode_each;
 mod fold;
 pub mod formats;
 pub mod gather_rows;

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::{
     Call, Variant, activations, add, add_bias, advance, attention, attention_khr, attention_tile,
+    decode_each,
     formats::{
         Bf16, F16, F32, Format, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Mxfp4, Nvfp4,
         Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0, layout,
@@ -70,6 +71,7 @@ impl FormatRow {
             variants: [
                 repack::variants::<F>(),
                 get_rows::variants::<F>(),
+                decode_each::variants::<F>(),
                 arms.variants(),
                 decoded::variants::<F>(),
             ]

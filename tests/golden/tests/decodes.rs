@@ -8,7 +8,7 @@ use kiln_kernels::Registry;
 use kiln_spirv_emit::words::{Instruction, decode};
 
 /// Roles whose kernels decode blocks.
-const ROLES: [&str; 2] = ["get_rows", "gemv"];
+const ROLES: [&str; 3] = ["get_rows", "decode", "gemv"];
 /// Bytes of a constant array at most; a longer one is a table, which is a buffer's plane.
 const MAX_ARRAY_BYTES: u32 = 64;
 
