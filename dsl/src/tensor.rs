@@ -37,13 +37,18 @@ pub use crate::table::{MOST_COPIES, TABLES, table_bytes, table_copies};
 pub const PLANE_ALIGN: u32 = 16;
 
 impl Plane {
-    /// A field of `bytes` bytes in each unit.
+    /// A field of `bytes` bytes in each unit. Other numbers of bytes than a field can have do not compile.
     pub const fn unit(bytes: u32) -> Self {
-        Plane { bytes, units: 1, entry: 1 }
+        Self::block(bytes, 1)
     }
 
-    /// A field of `bytes` bytes that `units` units, a block, share.
+    /// A field of `bytes` bytes that `units` units, a block, share. Other numbers of bytes than a field can have do not
+    /// compile.
     pub const fn block(bytes: u32, units: u32) -> Self {
+        assert!(
+            bytes == 1 || bytes == 2 || bytes > 0 && bytes.is_multiple_of(4),
+            "a plane's field has 1, 2 or a multiple of 4 bytes; part it into several planes"
+        );
         Plane { bytes, units, entry: 1 }
     }
 

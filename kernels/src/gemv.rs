@@ -169,6 +169,13 @@ impl Arms {
 
     /// A format with packed lanes.
     pub fn packed<F: Format + PackedFormat>() -> Self {
+        const {
+            assert!(F::GROUP == 16 || F::GROUP == 32, "`GROUP`, elements that share a scale, is 16 or 32");
+            assert!(
+                F::UNIT.is_multiple_of(32),
+                "`UNIT` of a packed format is whole blocks of 32 elements of x"
+            );
+        }
         let all = || {
             let on = |planes, launch| {
                 variants::<F, _>(Arm::Dot4(planes), launch, move |t, form| {

@@ -63,6 +63,12 @@ pub struct FormatRow {
 
 impl FormatRow {
     fn of<F: Format>() -> Self {
+        const {
+            assert!(
+                F::BLK == F::GEOMETRY.elements(),
+                "`BLK` is the elements of a block, as `GEOMETRY` has them"
+            );
+        }
         let arms = F::arms();
         FormatRow {
             id: F::ID,
