@@ -6,7 +6,7 @@ use std::process::Command;
 use kiln_abi::{BlockGeometry, LaunchError};
 use kiln_conformance::run_those;
 use kiln_dsl::prelude::*;
-use kiln_kernels::{Format, HostFormat, Registry, Variant, gemv::Arms};
+use kiln_kernels::{Format, HostFormat, Registry, Variant, conformance::check_format, gemv::Arms};
 use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
 use kiln_ternary_format::Ternary;
 
@@ -21,6 +21,12 @@ fn it_has_every_role_and_arm_of_a_packed_format() {
     let kinds = |name| of(&registry, name).iter().map(|v| (v.role, v.arm)).collect::<BTreeSet<_>>();
     let most = registry.formats().map(|row| kinds(row.name)).max_by_key(BTreeSet::len).unwrap();
     assert_eq!(kinds(Ternary::NAME), most);
+}
+
+#[test]
+fn it_keeps_the_promises_of_a_format() {
+    let registry = Registry::builtin().with::<Ternary>().unwrap();
+    assert_eq!(registry.format_named(Ternary::NAME).map(check_format), Some(Ok(())));
 }
 
 #[test]

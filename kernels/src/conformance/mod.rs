@@ -8,10 +8,12 @@ mod blocks;
 mod bound;
 mod case;
 mod check;
+mod format;
 mod random;
 
 pub use blocks::{random_blocks, random_blocks_within};
 pub use bound::{F16_ROUNDOFF, F32_ROUNDOFF, Roundings, gamma};
 pub use case::{Buffer, Case, Content, Expected, f32_bytes, plain_step, u32_bytes};
 pub use check::{Failure, Report, SENTINEL, check};
+pub use format::check_format;
 pub use random::Random;
