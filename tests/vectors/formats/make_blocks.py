@@ -1,6 +1,7 @@
 """Writes NAME.json for each format: blocks and what gguf-py (or who else knows the format) makes of them; never run it against our own decoder.
 
-    python3 make_blocks.py [NAME...]        (needs the package gguf 0.19.0 and numpy)
+    python3 -m venv target/vectors && target/vectors/bin/pip install gguf==0.19.0 numpy==2.4.6
+    target/vectors/bin/python tests/vectors/formats/make_blocks.py [NAME...]
 
 A row is whole blocks in hex, chosen to be hard, with its dequantized values, f32 in little-endian hex. `hashes` are those
 of 2000 random rows, which `random_row` makes from nothing but their number, one of 16 digits after the other. NaN counts
@@ -8,7 +9,10 @@ as 7fc00000 on both sides. `quantized` is the way back, for formats that the hos
 them, chosen ones and the hashes of 2000 random ones.
 """
 import collections
+import ctypes
+import importlib
 import json
+import os
 import pathlib
 import sys
 
@@ -31,12 +35,42 @@ ROW = 16
 EDGE_HALVES = [0x0000, 0x0001, 0x03FF, 0x0400, 0x3C00, 0x7BFF, 0x7C00, 0x7E00]
 EDGE_HALVES += [bits | 0x8000 for bits in EDGE_HALVES]
 RANDOM_ROWS = 2000
-# Formats that gguf-py lacks, by name. The formula is somebody else's code, run here (a C library through ctypes, a Python
-# package): `function(blocks)` takes bytes `[n, bytes]`, gives f32 `[n, elements]`. A formula typed in from the same byte
-# map as the format's file is no second source; for a format of one's own, the program that writes it is one. `source`
-# says package, version and function.
-#     OTHERS = {"Q6_0": Other(133, 32, 26, "ik_llama.cpp 0243356: dequantize_row_q6_0", library.q6_0)}
+# Formats that gguf-py lacks, by name. The formula is somebody else's code, run here. A formula typed in from the same
+# byte map as the format's file is no second source; for a format of one's own, the program that writes it is one.
+# `source` is "package and version: function"; `function(blocks)` takes bytes `[n, bytes]`, gives f32 `[n, elements]`.
+# What it needs is looked for when it is called, so that where it is missing other formats are made all the same. A C
+# library is built outside the repository, and a variable of the environment says where it is. A Python package is
+# installed beside gguf; a program that is in no package is a file in this folder, as is the one that writes a format of
+# one's own.
+#     OTHERS = {
+#         "Q6_0": Other(133, 32, 26, "ik_llama.cpp 0243356: dequantize_row_q6_0",
+#                       of_library("IK_LLAMA", "dequantize_row_q6_0", 32)),
+#         "Q7_X": Other(0x7E57_0007, 32, 30, "q7_x.py of 2026-11-30: read", of_module("q7_x", "read")),
+#     }
 Other = collections.namedtuple("Other", "kind elements bytes source function")
+
+
+def of_library(variable, function, elements):
+    """A C function `(const void *blocks, float *values, int64_t n_values)` of the library that a variable names."""
+
+    def decode(blocks):
+        if variable not in os.environ:
+            sys.exit(f"{function}: set {variable} to the path of the library that has it")
+        blocks = np.ascontiguousarray(blocks)
+        values = np.zeros((len(blocks), elements), np.float32)
+        called = getattr(ctypes.CDLL(os.environ[variable]), function)
+        called.restype = None
+        called(ctypes.c_void_p(blocks.ctypes.data), ctypes.c_void_p(values.ctypes.data), ctypes.c_int64(values.size))
+        return values
+
+    return decode
+
+
+def of_module(module, function):
+    """A function of a Python module, installed or in this folder."""
+    return lambda blocks: getattr(importlib.import_module(module), function)(blocks)
+
+
 OTHERS = {}
 QUANTIZED = ["Q4_0", "Q8_0"]
 
@@ -57,7 +91,8 @@ def set_half(row, name, at, bits):
 
 def random_words(kind, number, n_words):
     """Words of random row `number`: SplitMix64 of a counter of type id, row and word."""
-    counter = np.uint64(kind << 48 | number << 16) + np.arange(n_words, dtype=np.uint64)
+    # A type id of more than 16 bits loses those above, as in the test that makes the rows again.
+    counter = np.uint64((kind << 48 | number << 16) & 0xFFFF_FFFF_FFFF_FFFF) + np.arange(n_words, dtype=np.uint64)
     with np.errstate(over="ignore"):
         z = (counter + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -165,6 +200,9 @@ def quantized(kind):
 
 def vectors(name):
     kind, elements, block_bytes, source, decode = outside(name)
+    package, colon, function = source.partition(": ")
+    if not (package and colon and function):
+        sys.exit(f'{name}: its source is "{source}", not "package and version: function"')
     n_bytes = block_bytes * (ROW if elements == 1 else 1)
     halves = [] if elements == 1 else halves_of(name, n_bytes, elements)
     hard = np.array(list(hard_rows(name, kind, elements, n_bytes)))
@@ -174,7 +212,6 @@ def vectors(name):
         for row, bits in zip(hard, value_bits(hard, decode))
     ]
     digits = hashes(value_bits(random, decode))
-    package, function = source.split(": ")
     return {
         "provenance": {
             "package": package,
