@@ -10,7 +10,7 @@ pub(crate) fn accept() -> Result<()> {
     let mut env = setup::test_env()?;
     env.extend([("INSTA_UPDATE", "always".into()), ("KILN_UPDATE_GOLDENS", "1".into())]);
     // The package's other tests judge what is emitted, and take no snapshot.
-    let (_, ended) = cargo::test(&["-p", "kiln-golden", "--test", "goldens"], &env);
+    let (_, ended) = cargo::test(&["-p", "kiln-golden", "--test", "goldens", "--test", "issue"], &env);
     run(Command::new("git").args(["diff", "--stat", "--", "tests/golden"]))?;
     run(Command::new("git").args(["status", "--short", "--", "tests/golden"]))?;
     ended

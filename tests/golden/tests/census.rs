@@ -1,7 +1,11 @@
 //! What the kernels use is what is declared, both ways; capabilities derived twice agree.
 #![expect(clippy::panic, reason = "tests")]
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use kiln_abi::{
     StagedKernel,
@@ -22,36 +26,48 @@ fn registered() -> Vec<StagedKernel> {
 }
 
 fn used(kernels: &[StagedKernel]) -> BTreeSet<Key> {
-    let keys = |k: &StagedKernel| census(&k.words).unwrap_or_else(|e| panic!("{}: {e}", k.name));
-    kernels.iter().flat_map(keys).collect()
+    users(kernels).into_keys().collect()
+}
+
+/// What is used, with the name of the first kernel that uses it.
+fn users(kernels: &[StagedKernel]) -> BTreeMap<Key, &str> {
+    let mut users = BTreeMap::new();
+    for kernel in kernels {
+        for key in census(&kernel.words).unwrap_or_else(|e| panic!("{}: {e}", kernel.name)) {
+            users.entry(key).or_insert(kernel.name.as_str());
+        }
+    }
+    users
 }
 
 /// The declared set is a page written by hand: `#` starts a comment, and no command rewrites it.
 fn check_declared(file: &str, kernels: &[StagedKernel]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     let declared = fs::read_to_string(path).unwrap_or_else(|e| panic!("{file}: {e}"));
-    let found = used(kernels).into_iter().map(|key| key.to_string()).collect();
+    let found: BTreeMap<String, &str> =
+        users(kernels).into_iter().map(|(key, user)| (key.to_string(), user)).collect();
     let (unused, undeclared) = open(&declared, &found);
     assert!(
         unused.is_empty() && undeclared.is_empty(),
-        "tests/golden/{file} is edited by hand: take out what nothing uses, {unused:#?}; a new use needs a reason \
-         and a line, {undeclared:#?}"
+        "tests/golden/{file} is edited by hand: take out what nothing uses, {unused:#?}; a new use needs a line there, \
+         and its reason in the commit, {undeclared:#?}"
     );
 }
 
-/// What is declared and not found, and the reverse.
-fn open(declared: &str, found: &BTreeSet<String>) -> (Vec<String>, Vec<String>) {
+/// What is declared and not found, and the reverse, with who uses it.
+fn open(declared: &str, found: &BTreeMap<String, &str>) -> (Vec<String>, Vec<String>) {
     let lines = declared.lines().filter(|l| !l.starts_with('#') && !l.is_empty());
-    let declared: BTreeSet<String> = lines.map(str::to_owned).collect();
-    let minus = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect::<Vec<_>>();
-    (minus(&declared, found), minus(found, &declared))
+    let declared: BTreeSet<&str> = lines.collect();
+    let unused = declared.iter().filter(|line| !found.contains_key(**line)).map(|&line| line.to_owned());
+    let undeclared = found.iter().filter(|(key, _)| !declared.contains(key.as_str()));
+    (unused.collect(), undeclared.map(|(key, user)| format!("{key} (used by {user})")).collect())
 }
 
 #[test]
 fn the_declared_set_is_open_at_neither_end() {
-    let found = BTreeSet::from(["op Load".to_owned(), "op Store".to_owned()]);
+    let found = BTreeMap::from(["op Load", "op Store"].map(|key| (key.to_owned(), "copy")));
     assert_eq!(open("# a comment\nop Load\nop Store\n", &found), (vec![], vec![]));
-    assert_eq!(open("op Load\n", &found).1, ["op Store"]);
+    assert_eq!(open("op Load\n", &found).1, ["op Store (used by copy)"]);
     assert_eq!(open("op Load\nop Store\nop FAdd\n", &found).0, ["op FAdd"]);
 }
 
