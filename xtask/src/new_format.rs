@@ -123,6 +123,11 @@ impl HostFormat for {ty} {{
 }}
 
 impl Format for {ty} {{
+    // FILL IN: this, where kernels would work longer on the file's code than it takes to read; else delete it. `code`
+    // makes another of a block, of so many bytes, at most a twentieth larger, and `source` then speaks of its bits;
+    // `restore` is the inverse, which tests hold `code` against (`tq1_0.rs`).
+    // const RECODING: Option<super::layout::Recoding> = Some(super::layout::Recoding {{ bytes: 34, code, restore }});
+
     // FILL IN: `plain` where an element is not `scale * q + offset` with a signed 8-bit q; then drop `PackedFormat`.
     fn arms() -> Arms {{
         Arms::packed::<Self>()
@@ -141,7 +146,10 @@ impl Format for {ty} {{
 
 #[device]
 impl TensorFormat for {ty} {{
+    // FILL IN: elements of a block, as in `GEOMETRY`.
     const BLK: u32 = 32;
+    // FILL IN: elements that an invocation takes at once, a divisor or a multiple of `BLK`: 32 or 64 of a packed format,
+    // else as many as a load of 16 bytes brings.
     const UNIT: u32 = 32;
     // FILL IN: the bytes of a unit in each plane, the widest first; fields of a whole block are `Plane::block`.
     const PLANES: &'static [Plane] = &[Plane::unit(32), Plane::unit(2)];

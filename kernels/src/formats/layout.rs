@@ -36,14 +36,16 @@ pub(super) const fn in_halves(qs: usize, (i, b): (usize, usize)) -> usize {
     8 * (qs + i % 16) + 4 * (i / 16) + b
 }
 
-/// A code of a format's blocks that costs a device less to decode than the file's.
+/// A code of a format's blocks that costs a device less to decode than the file's, at most a twentieth larger. A load puts
+/// blocks in it, and `Format::source` speaks of its bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Recoding {
     /// Bytes of a block in it.
     pub bytes: u32,
     /// Puts a block of the file in it.
     pub code: fn(&[u8], &mut [u8]),
-    /// The inverse: a block that decodes to the same.
+    /// The inverse: a block of the file that decodes to the same, of several always one. Kernels never need it; it is
+    /// what tests hold `code` against: coded again it gives the same bits, and it decodes to the values of the file's.
     pub restore: fn(&[u8], &mut [u8]),
 }
 
