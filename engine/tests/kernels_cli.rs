@@ -63,6 +63,11 @@ fn the_list_is_narrowed_by_format_and_role() {
     let role = answer(&["kernels", "list", "--role", "gemv"]);
     assert!(role.lines().count() > both.lines().count());
     assert!(listed(&role).contains(&("gemv".to_owned(), "Q8_0".to_owned())), "{role}");
+    let of_file = answer(&["kernels", "list", "--format", "IQ4_NL"]);
+    assert!(of_file.lines().count() > 0);
+    for name in ["Iq4Nl", "iq4_nl"] {
+        assert_eq!(answer(&["kernels", "list", "--format", name]), of_file);
+    }
     refusal(&["kernels", "list", "--format", "Q9_9"], 1, "no format is called \"Q9_9\"; there are F32, ");
     refusal(&["kernels", "list", "--role", "gem"], 1, "no role is called \"gem\"; there are ");
 }

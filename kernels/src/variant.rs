@@ -55,6 +55,17 @@ impl Variant {
         Variant { long_cases: Arc::new(cases), ..self }
     }
 
+    /// Whether `text` is in its name, or names the format that it is made for, as files do (`IQ4_NL`) or as kernels do
+    /// (`Iq4Nl`).
+    pub fn is_called(&self, text: &str) -> bool {
+        self.name.contains(text) || self.is_of_format(text)
+    }
+
+    /// Whether it is made for the format of that name, as files write it or as kernels do.
+    pub fn is_of_format(&self, name: &str) -> bool {
+        self.format.is_some_and(|format| is_format(format, name))
+    }
+
     /// Words, layout and source map.
     ///
     /// # Errors
@@ -72,6 +83,12 @@ impl Variant {
     pub fn long_cases(&self) -> Vec<Case> {
         (self.long_cases)()
     }
+}
+
+/// Whether `name` is that of the format: a file's `IQ4_NL` is a kernel's `Iq4Nl`.
+pub fn is_format(format: &str, name: &str) -> bool {
+    let letters = |text: &str| text.replace('_', "").to_ascii_lowercase();
+    letters(format) == letters(name)
 }
 
 impl std::fmt::Debug for Variant {

@@ -37,8 +37,9 @@ usage: cargo xtask COMMAND
   conformance [--all | NAME]
                        every kernel on the interpreter and the CPU driver: a cover chosen by KILN_SEED (the commit's
                        hash by default), or everything, long cases too, and on the GPU if there is one, or those with
-                       NAME in their name; KILN_RECORD=FILE (target/conformance.jsonl for everything) takes a line
-                       for each variant and goes on where a run was cut off, FILE.summary.json sums it up
+                       NAME in their name or of the format NAME, on the driver where the interpreter finds no fault;
+                       KILN_RECORD=FILE (target/conformance.jsonl for everything) takes a line for each variant and
+                       goes on where a run was cut off, FILE.summary.json sums it up
   new-format NAME      a quantization format's file and rows, to be filled in
   golden               accept the snapshots of tests/golden and show what changed
   bench peer MODEL     another engine ($KILN_PEER) and kiln in turn, appended to bench/records; as for `kiln bench`

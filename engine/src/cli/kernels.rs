@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use kiln_abi::launch::check_device;
 use kiln_abi::{Device, StageErrors, StagedKernel};
 use kiln_kernels::conformance::{Report, check};
-use kiln_kernels::{Registry, Variant, disassemble};
+use kiln_kernels::{Registry, Variant, disassemble, is_format};
 use kiln_runtime::{Gpu, RuntimeOptions};
 use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
 
@@ -36,7 +36,7 @@ struct ListArgs {
 /// Which kernels.
 #[derive(clap::Args)]
 struct Only {
-    /// Only kernels made for this format
+    /// Only kernels made for this format, as files write it or as kernels do
     #[arg(long, value_name = "F")]
     format: Option<String>,
     /// Only kernels with this role
@@ -47,12 +47,13 @@ struct Only {
 impl Only {
     /// Refuses a format or role that no kernel has.
     fn check(&self, registry: &Registry) -> Result<(), Refusal> {
-        known("format", self.format.as_deref(), registry.formats().map(|format| format.name))?;
-        known("role", self.role.as_deref(), registry.variants().map(|variant| variant.role))
+        known("format", self.format.as_deref(), registry.formats().map(|format| format.name), is_format)?;
+        let is_role = |role: &str, name: &str| role == name;
+        known("role", self.role.as_deref(), registry.variants().map(|variant| variant.role), is_role)
     }
 
     fn takes(&self, variant: &Variant) -> bool {
-        self.format.as_deref().is_none_or(|format| variant.format == Some(format))
+        self.format.as_deref().is_none_or(|format| variant.is_of_format(format))
             && self.role.as_deref().is_none_or(|role| variant.role == role)
     }
 }
@@ -70,7 +71,7 @@ struct EmitArgs {
 /// Run kernels on known inputs and compare with their plain-Rust references, one line for each kernel.
 #[derive(clap::Args)]
 struct CheckArgs {
-    /// A kernel, as `kiln kernels list` names it, or a part of names [default: all]
+    /// A kernel, as `kiln kernels list` names it, a part of names, or a format [default: all]
     name: Option<String>,
     #[command(flatten)]
     only: Only,
@@ -145,11 +146,12 @@ fn known<'a>(
     what: &'static str,
     name: Option<&str>,
     names: impl Iterator<Item = &'a str>,
+    is: impl Fn(&str, &str) -> bool,
 ) -> Result<(), Refusal> {
     let Some(name) = name else { return Ok(()) };
     let mut known: Vec<String> = Vec::new();
     for each in names {
-        if each == name {
+        if is(each, name) {
             return Ok(());
         }
         if !known.iter().any(|met| met == each) {
@@ -214,12 +216,12 @@ fn named<'r>(registry: &'r Registry, name: &str) -> Result<&'r Variant, Refusal>
     })
 }
 
-/// The kernel of that name, else all that have it in theirs.
+/// The kernel of that name, else all that have it in theirs or are made for the format of that name.
 fn all_named<'r>(registry: &'r Registry, name: &str) -> Result<Vec<&'r Variant>, Refusal> {
     match named(registry, name) {
         Ok(variant) => Ok(vec![variant]),
         Err(refusal) => {
-            let with: Vec<_> = registry.variants().filter(|variant| variant.name.contains(name)).collect();
+            let with: Vec<_> = registry.variants().filter(|variant| variant.is_called(name)).collect();
             if with.is_empty() { Err(refusal) } else { Ok(with) }
         }
     }

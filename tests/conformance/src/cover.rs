@@ -12,7 +12,7 @@ pub enum Extent {
     All,
     /// A cover, chosen by this text.
     Cover(String),
-    /// The variants with this text in their name, at every size.
+    /// The variants with this text in their name, or made for the format of this name, at every size.
     Named(String),
 }
 
@@ -77,8 +77,13 @@ impl std::fmt::Display for Extent {
     }
 }
 
+/// What a run says that was asked for kernels of which there are none.
+pub fn none_named(extent: &Extent) -> String {
+    format!("there are no {extent}; `kiln kernels list` has the names")
+}
+
 fn names_with(text: &str, variants: &[&Variant]) -> HashSet<String> {
-    variants.iter().map(|v| &v.name).filter(|name| name.contains(text)).cloned().collect()
+    variants.iter().filter(|v| v.is_called(text)).map(|v| v.name.clone()).collect()
 }
 
 /// A number of a text (FNV-1a).
@@ -181,6 +186,21 @@ mod tests {
         assert!(names[0].iter().all(|name| name.contains("get_rows<Q")));
         assert!((1..all.len() / 10).contains(&names[0].len()), "{}", names[0].len());
         assert!(names_with("no kernel is called this", &all).is_empty());
+    }
+
+    #[test]
+    fn a_format_is_named_as_in_files_or_as_in_kernels() {
+        let registry = Registry::builtin();
+        let all: Vec<&Variant> = registry.variants().collect();
+        let of = |format| all.iter().filter(|v| v.format == Some(format)).map(|v| v.name.clone()).collect();
+        let of_file: HashSet<String> = of("IQ4_NL");
+        assert!(of_file.len() > 1);
+        for name in ["IQ4_NL", "iq4_nl", "Iq4Nl"] {
+            assert_eq!(names_with(name, &all), of_file, "{name}");
+        }
+        // Part of a format's name is part of kernels' names or nothing.
+        assert!(names_with("IQ4_N", &all).is_empty());
+        assert!(names_with("Iq4", &all).len() > of_file.len());
     }
 
     #[test]

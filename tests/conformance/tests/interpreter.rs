@@ -1,7 +1,11 @@
 //! Every kernel on the interpreter, at every subgroup size, with every check on.
 
 use kiln_abi::{Device, LaunchError};
-use kiln_conformance::{Summary, cover::Extent, language, note, run_those, sum_up};
+use kiln_conformance::{
+    Summary,
+    cover::{Extent, none_named},
+    language, note, run_those, sum_up,
+};
 use kiln_kernels::Registry;
 use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
 
@@ -30,7 +34,7 @@ fn kernels_equal_their_references_at_every_subgroup_size() {
     assert!(failed.is_empty(), "{extent}: {} sizes failed\n{}", failed.len(), failed.join("\n"));
     match extent {
         Extent::Named(_) => {
-            assert!(all.variants > 0, "there are no {extent}; `kiln kernels list` has the names")
+            assert!(all.variants > 0, "{}", none_named(&extent))
         }
         _ => assert!(all.variants >= registry.variants().count() / (3 * PARTS as usize), "{extent}: {all}"),
     }

@@ -8,7 +8,10 @@
 use std::num::NonZero;
 
 use kiln_abi::{Device, DeviceKind, spirv::Capability};
-use kiln_conformance::{cover::Extent, language, note, run_spread, shifted, sum_up};
+use kiln_conformance::{
+    cover::{Extent, none_named},
+    language, note, run_spread, shifted, sum_up,
+};
 use kiln_kernels::Registry;
 use kiln_runtime::{CacheDir, DeviceInfo, Gpu, RuntimeOptions};
 
@@ -77,6 +80,8 @@ fn kernels_equal_their_references_on_the_device() {
     let sizes = if matches!(extent, Extent::Cover(_)) { DRIVER_SIZES.to_vec() } else { vec![size] };
     let at = sizes.iter().position(|s| *s == size).unwrap();
     let names = extent.names(&registry, &sizes, PARTS).swap_remove(at);
+    let is_named = matches!(extent, Extent::Named(_));
+    assert!(!(is_named && names.is_empty()), "{}", none_named(&extent));
     let those = registry.variants().filter(|v| names.contains(&v.name));
     let devices = devices(gpu);
     let gpu = &devices[0];
@@ -88,11 +93,11 @@ fn kernels_equal_their_references_on_the_device() {
         gpu.caps().subgroup_size,
         devices.len(),
     );
-    print!("{}", summary.lines(matches!(extent, Extent::Named(_))));
+    print!("{}", summary.lines(is_named));
     print!("{}", sum_up().unwrap());
     assert!(summary.failures.is_empty(), "{extent}: {summary}");
     // What is named may be for other devices.
-    let refused_all = matches!(extent, Extent::Named(_)) && !summary.refused.is_empty();
+    let refused_all = is_named && !summary.refused.is_empty();
     assert!(summary.variants > 0 || refused_all, "{extent}: {summary}");
     let messages: Vec<String> = devices.iter().flat_map(Gpu::validation_messages).collect();
     assert!(messages.is_empty(), "the validation layer says:\n{}", messages.join("\n"));
