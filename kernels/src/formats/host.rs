@@ -24,32 +24,32 @@ pub trait Quantize: HostFormat {
 }
 
 /// `1 / d`, zero where it is not finite.
-pub(super) fn inverse(d: f32) -> f32 {
+pub fn inverse(d: f32) -> f32 {
     let inverse = d.recip();
     if inverse.is_finite() { inverse } else { 0.0 }
 }
 
 /// Stores `value` as a little-endian f16 at byte `at` of a block.
-pub(super) fn set_f16(block: &mut [u8], at: usize, value: f32) {
+pub fn set_f16(block: &mut [u8], at: usize, value: f32) {
     block[at..at + 2].copy_from_slice(&half::f16::from_f32(value).to_le_bytes());
 }
 
 /// The little-endian u16 at byte `at` of a block.
-pub(super) fn u16_at(block: &[u8], at: usize) -> u16 {
+pub fn u16_at(block: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([block[at], block[at + 1]])
 }
 
 /// The little-endian u32 at byte `at` of a block.
-pub(super) fn u32_at(block: &[u8], at: usize) -> u32 {
+pub fn u32_at(block: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
 }
 
 /// The little-endian f16 at byte `at` of a block.
-pub(super) fn f16_at(block: &[u8], at: usize) -> f32 {
+pub fn f16_at(block: &[u8], at: usize) -> f32 {
     half::f16::from_bits(u16_at(block, at)).to_f32()
 }
 
 /// Nibble `i` of a block's bytes from `at` on, the low half of a byte first.
-pub(super) fn nibble_at(block: &[u8], at: usize, i: usize) -> u8 {
+pub fn nibble_at(block: &[u8], at: usize, i: usize) -> u8 {
     block[at + i / 2] >> (4 * (i % 2)) & 15
 }

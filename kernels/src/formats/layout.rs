@@ -8,31 +8,31 @@ use kiln_dsl::tensor::plane_offsets;
 use super::Format;
 
 /// Element and bit of it behind `bit` of a field of 16 bytes: byte l of word j holds elements 4j + l and 16 + 4j + l.
-pub(super) const fn nibble(bit: usize) -> (usize, usize) {
+pub const fn nibble(bit: usize) -> (usize, usize) {
     let (j, l, high, b) = (bit / 32, bit % 32 / 8, bit % 8 / 4, bit % 4);
     (16 * high + 4 * j + l, b)
 }
 
 /// The same for a field of 16 bytes whose bytes 2p and 2p + 1 hold the elements 4p to 4p + 3: even ones first.
-pub(super) const fn coded_nibble(bit: usize) -> (usize, usize) {
+pub const fn coded_nibble(bit: usize) -> (usize, usize) {
     let (byte, high, b) = (bit / 8, bit % 8 / 4, bit % 4);
     (4 * (byte / 2) + byte % 2 + 2 * high, b)
 }
 
 /// The same for a field of 8 bytes: byte l of word j holds elements 16j + l, 16j + 4 + l, 16j + 8 + l, 16j + 12 + l.
-pub(super) const fn pair(bit: usize) -> (usize, usize) {
+pub const fn pair(bit: usize) -> (usize, usize) {
     let (j, l, n, b) = (bit / 32, bit % 32 / 8, bit % 8 / 2, bit % 2);
     (16 * j + 4 * n + l, b)
 }
 
 /// The element behind `bit` of a field of 4 bytes: bit p of byte l is element 4p + l.
-pub(super) const fn single(bit: usize) -> usize {
+pub const fn single(bit: usize) -> usize {
     4 * (bit % 8) + bit / 8
 }
 
 /// The block's bit `b` of element `i` of 32, whose 16 bytes from `qs` on hold the elements 0 to 15 in their low nibbles
 /// and 16 to 31 in their high ones.
-pub(super) const fn in_halves(qs: usize, (i, b): (usize, usize)) -> usize {
+pub const fn in_halves(qs: usize, (i, b): (usize, usize)) -> usize {
     8 * (qs + i % 16) + 4 * (i / 16) + b
 }
 

@@ -5,7 +5,7 @@ mod codebook;
 mod f16;
 mod f32;
 mod grids;
-mod host;
+pub mod host;
 mod iq1_m;
 mod iq1_s;
 mod iq2_s;
@@ -94,12 +94,12 @@ pub trait Format: HostFormat + TensorFormat {
 
 /// The value of a half's sixteen bits.
 #[device]
-fn half_bits(bits: u32) -> f32 {
+pub fn half_bits(bits: u32) -> f32 {
     unpack_half(bits).x()
 }
 
 /// `word` with bit `from` of each byte at bit `to`; a mask drops what comes from a neighbor.
 #[device]
-fn moved(word: u32, from: u32, to: u32) -> u32 {
+pub fn moved(word: u32, from: u32, to: u32) -> u32 {
     select(from > to, word >> ((from - to) & 7), word << ((to - from) & 7))
 }
