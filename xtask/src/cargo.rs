@@ -100,12 +100,13 @@ fn library_seconds(page: &str, package: &str) -> Result<Option<f64>> {
 /// Runs `cargo test ARGS` and adds up its closing lines.
 pub(crate) fn test(args: &[&str], env: &[(&str, OsString)]) -> (Counts, Result<()>) {
     let mut cargo = command(&["test", "--no-fail-fast"]);
-    count(cargo.args(args).envs(env.iter().map(|(name, value)| (*name, value))))
+    let mut out = std::io::stdout().lock();
+    count(cargo.args(args).envs(env.iter().map(|(name, value)| (*name, value))), &mut out)
 }
 
-/// Shows and runs a command that prints test results, passing its output through. The result is an error when the
+/// Shows and runs a command that prints test results, passing its output to `out`. The result is an error when the
 /// command fails, whatever the counts say: a binary that crashes reports none.
-fn count(command: &mut Command) -> (Counts, Result<()>) {
+fn count(command: &mut Command, out: &mut dyn Write) -> (Counts, Result<()>) {
     let shown = process::line(command);
     eprintln!("$ {shown}");
     let mut counts = Counts::default();
@@ -114,7 +115,6 @@ fn count(command: &mut Command) -> (Counts, Result<()>) {
         Err(e) => return (counts, Err(format!("`{shown}` failed: {e}"))),
     };
     if let Some(stdout) = child.stdout.take() {
-        let mut out = std::io::stdout().lock();
         for line in BufReader::new(stdout).split(b'\n').map_while(std::result::Result::ok) {
             let line = String::from_utf8_lossy(&line);
             // A closed stdout must not stop the tests.
@@ -176,14 +176,17 @@ impl Binary {
         })
     }
 
-    /// Runs it as cargo would, through `launcher` when there is one, with these options of a test binary.
+    /// Runs it as cargo would, through `launcher` when there is one, with these options of a test binary; what it prints
+    /// goes to `out`.
     pub(crate) fn test(
         &self,
         launcher: Option<&std::path::Path>,
         options: &[&str],
         env: &[(&str, OsString)],
+        out: &mut dyn Write,
     ) -> (Counts, Result<()>) {
-        println!("\n     Running {} {}", self.package, self.target);
+        // A closed stdout must not stop the tests.
+        let _ = writeln!(out, "\n     Running {} {}", self.package, self.target);
         let mut command = Command::new(launcher.unwrap_or(&self.path));
         if launcher.is_some() {
             command.arg(&self.path);
@@ -193,7 +196,7 @@ impl Binary {
             .current_dir(&self.dir)
             .env("CARGO_MANIFEST_DIR", &self.dir)
             .env("CARGO_PKG_NAME", &self.package);
-        count(command.envs(env.iter().map(|(name, value)| (*name, value))))
+        count(command.envs(env.iter().map(|(name, value)| (*name, value))), out)
     }
 }
 

@@ -1,11 +1,15 @@
 //! `cargo xtask ci`: runs the stages, holds them to their budgets, and closes with one line of counts.
 
 use std::ffi::OsString;
+use std::io::Write;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::cargo::{self, Counts};
+use crate::cargo::{self, Binary, Counts};
 use crate::process::{Result, capture};
 use crate::setup::{self, Artefact, Driver};
 use crate::stages::{
@@ -108,7 +112,9 @@ pub(crate) fn conformance(kernels: &Kernels<'_>) -> Result<ExitCode> {
             }
         }
         for binary in binaries.iter().filter(|b| (b.package.as_str(), b.target.as_str()) == *target) {
-            let (counts, ended) = binary.test(place.launcher(&driver).as_deref(), &options, &env);
+            let launcher = place.launcher(&driver);
+            let out = &mut std::io::stdout().lock();
+            let (counts, ended) = binary.test(launcher.as_deref(), &options, &env, out);
             println!("{} {place}: {} passed, {} failed", binary.target, counts.passed, counts.failed);
             ended_well &= ended.is_ok();
         }
@@ -182,26 +188,52 @@ fn perform(action: &Action) -> Result<(Counts, Outcome)> {
     Ok((Counts::default(), Outcome::Passed))
 }
 
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn run_tests(chosen: &[Pick], place: Where) -> Result<(Counts, Outcome)> {
     let driver = setup::find_driver()?;
     if let Some(why) = place.blocked(&driver) {
         return Ok((Counts::default(), Outcome::NotRun(why.to_string())));
     }
-    let env = test_env(place, &driver)?;
+    let mut env = test_env(place, &driver)?;
     let binaries = cargo::binaries()?;
     let unmet =
         |pick: &&Pick| !binaries.iter().any(|binary| picks(&[**pick], &binary.package, &binary.target));
     let mut failures: Vec<String> =
         chosen.iter().filter(unmet).map(|pick| format!("no tests: {pick}")).collect();
-    let mut counts = Counts::default();
-    for binary in binaries.iter().filter(|binary| picks(chosen, &binary.package, &binary.target)) {
-        let options: &[&str] = if place.is_device() { &[SHOW_OUTPUT] } else { &[] };
-        let (more, ended) = binary.test(place.launcher(&driver).as_deref(), options, &env);
-        counts.add(more);
-        if ended.is_err() {
-            failures.push(format!("{} {}", binary.package, binary.target));
-        }
+    // In the order of the stage's picks.
+    let of = |pick| binaries.iter().filter(move |b| picks(&[pick], &b.package, &b.target));
+    let mine: Vec<&Binary> = chosen.iter().copied().flat_map(of).collect();
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let lanes = if place.is_side_by_side() { threads.min(mine.len()).max(1) } else { 1 };
+    if lanes > 1 {
+        env.push(("RUST_TEST_THREADS", (threads / lanes).to_string().into()));
     }
+    let launcher = place.launcher(&driver);
+    let options: &[&str] = if place.is_device() { &[SHOW_OUTPUT] } else { &[] };
+    let (next, counts) = (AtomicUsize::new(0), Mutex::new(Counts::default()));
+    let failed = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(binary) = mine.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut said = Vec::new();
+            let (more, ended) = if lanes == 1 {
+                binary.test(launcher.as_deref(), options, &env, &mut std::io::stdout().lock())
+            } else {
+                binary.test(launcher.as_deref(), options, &env, &mut said)
+            };
+            // A closed stdout must not stop the tests.
+            let _ = std::io::stdout().lock().write_all(&said);
+            lock(&counts).add(more);
+            if ended.is_err() {
+                lock(&failed).push(format!("{} {}", binary.package, binary.target));
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..lanes).for_each(|_| _ = scope.spawn(work)));
+    failures.append(&mut lock(&failed));
+    let counts = *lock(&counts);
     let passed = failures.is_empty();
     Ok((counts, if passed { Outcome::Passed } else { Outcome::Failed(failures.join(", ")) }))
 }

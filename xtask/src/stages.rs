@@ -139,6 +139,12 @@ impl Where {
         !matches!(self, Where::Host)
     }
 
+    /// Whether test programs run side by side, each with its share of threads: tests of one would compile the same kernels
+    /// at once, and a device of the CPU driver compiles on one thread.
+    pub(crate) fn is_side_by_side(self) -> bool {
+        matches!(self, Where::Lavapipe { optimized: true, .. })
+    }
+
     /// Why these tests cannot run, if so.
     pub(crate) fn blocked(self, driver: &Driver) -> Option<&str> {
         match (self, driver) {
@@ -195,14 +201,15 @@ const INTERPRETER: &[Pick] = &[
 ];
 const RUNTIME: &[Pick] = &[Pick::Target("kiln-runtime", "vulkan")];
 const MODELS: &[Pick] = &[Pick::Target("kiln-engine", "smollm2")];
+/// Those that take longest first: they run side by side.
 const DEVICE_MODELS: &[Pick] = &[
     Pick::Target("kiln-engine", "device"),
-    Pick::Target("kiln-engine", "device_architectures"),
-    Pick::Target("kiln-engine", "bench"),
+    Pick::Target("kiln-engine", "sampling"),
     Pick::Target("kiln-engine", "loads"),
     Pick::Target("kiln-engine", "sequences"),
-    Pick::Target("kiln-engine", "sampling"),
+    Pick::Target("kiln-engine", "bench"),
     Pick::Target("kiln-engine", "windows"),
+    Pick::Target("kiln-engine", "device_architectures"),
 ];
 const CONFORMANCE: &[Pick] = &[Pick::Target("kiln-conformance", "vulkan")];
 

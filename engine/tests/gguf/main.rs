@@ -10,12 +10,16 @@ mod split;
 mod written;
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use kiln_engine::gguf::{Gguf, GgufError};
 use kiln_kernels::Registry;
 
+/// Made once: thousands of damaged files are read with it.
+static REGISTRY: LazyLock<Registry> = LazyLock::new(Registry::builtin);
+
 fn read(bytes: Vec<u8>) -> Result<Gguf, GgufError> {
-    Gguf::from_bytes(bytes, &Registry::builtin())
+    Gguf::from_bytes(bytes, &REGISTRY)
 }
 
 /// The error, which is one line.
