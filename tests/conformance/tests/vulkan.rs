@@ -66,7 +66,7 @@ fn constructs_of_the_language_run_as_on_the_host() {
 }
 
 /// Parts of all variants that take turns on the CPU driver: its compiler takes seconds for some.
-const PARTS: u64 = 9;
+const PARTS: u64 = 27;
 
 #[test]
 fn kernels_equal_their_references_on_the_device() {
