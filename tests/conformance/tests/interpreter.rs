@@ -36,7 +36,7 @@ fn kernels_equal_their_references_at_every_subgroup_size() {
         Extent::Named(_) => {
             assert!(all.variants > 0, "{}", none_named(&extent))
         }
-        _ => assert!(all.variants >= registry.variants().count() / (3 * PARTS as usize), "{extent}: {all}"),
+        _ => assert!(all.variants >= registry.variants().count() / (1 + PARTS as usize), "{extent}: {all}"),
     }
 }
 
