@@ -310,6 +310,7 @@ mod tests {
         full_subgroups: false,
         integer_dot_product: false,
         buffer_device_address: false,
+        pipeline_robustness: false,
         matrix: MatrixFeatures::NONE,
     };
 

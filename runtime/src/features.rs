@@ -7,6 +7,8 @@ use kiln_abi::spirv::Capability;
 
 use crate::{instance::Instance, matrix::MatrixFeatures};
 
+const ROBUSTNESS: &CStr = ash::ext::pipeline_robustness::NAME;
+
 /// The features Kiln knows of, as a device reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Features {
@@ -26,6 +28,7 @@ pub(crate) struct Features {
     pub(crate) integer_dot_product: bool,
     pub(crate) maintenance4: bool,
     pub(crate) buffer_device_address: bool,
+    pub(crate) pipeline_robustness: bool,
     pub(crate) matrix: MatrixFeatures,
 }
 
@@ -39,11 +42,16 @@ impl Features {
         let mut v11 = vk::PhysicalDeviceVulkan11Features::default();
         let mut v12 = vk::PhysicalDeviceVulkan12Features::default();
         let mut v13 = vk::PhysicalDeviceVulkan13Features::default();
+        let mut robustness = vk::PhysicalDevicePipelineRobustnessFeaturesEXT::default();
         let mut all = vk::PhysicalDeviceFeatures2::default()
             .push_next(&mut v11)
             .push_next(&mut v12)
             .push_next(&mut v13);
-        // SAFETY: the device is this instance's, and the chain lives during the call.
+        if has(ROBUSTNESS) {
+            all = all.push_next(&mut robustness);
+        }
+        // SAFETY: the device is this instance's, and the chain, linked only where its extensions are there, lives
+        // during the call.
         unsafe { instance.raw.get_physical_device_features2(device, &mut all) };
         let core = all.features;
         let on = |flag: vk::Bool32| flag != vk::FALSE;
@@ -64,6 +72,7 @@ impl Features {
             integer_dot_product: on(v13.shader_integer_dot_product),
             maintenance4: on(v13.maintenance4),
             buffer_device_address: on(v12.buffer_device_address),
+            pipeline_robustness: on(robustness.pipeline_robustness),
             matrix: MatrixFeatures::query(instance, device, has),
         }
     }
@@ -76,6 +85,12 @@ impl Features {
             ("synchronization2", self.synchronization2),
             ("maintenance4", self.maintenance4),
         ]
+    }
+
+    /// The device extensions that hold what was reported.
+    pub(crate) fn extensions(&self) -> Vec<&'static CStr> {
+        let robustness = self.pipeline_robustness.then_some(ROBUSTNESS);
+        self.matrix.extensions().into_iter().chain(robustness).collect()
     }
 
     /// Runs `create` with the chain that enables exactly what was reported. Features Kiln has no use for (robust
@@ -100,11 +115,16 @@ impl Features {
             .compute_full_subgroups(self.full_subgroups)
             .shader_integer_dot_product(self.integer_dot_product)
             .maintenance4(self.maintenance4);
-        let all = vk::PhysicalDeviceFeatures2::default()
+        let mut robustness =
+            vk::PhysicalDevicePipelineRobustnessFeaturesEXT::default().pipeline_robustness(true);
+        let mut all = vk::PhysicalDeviceFeatures2::default()
             .features(core)
             .push_next(&mut v11)
             .push_next(&mut v12)
             .push_next(&mut v13);
+        if self.pipeline_robustness {
+            all = all.push_next(&mut robustness);
+        }
         self.matrix.enable(all, create)
     }
 
@@ -148,6 +168,14 @@ mod tests {
     fn a_device_without_features_has_the_base_capability_alone() {
         let found = Features::default().capabilities(Subgroup::empty());
         assert_eq!(found, BTreeSet::from([Capability::Shader]));
+    }
+
+    #[test]
+    fn a_feature_of_an_extension_asks_for_it() {
+        assert_eq!(Features::default().extensions(), [c""; 0]);
+        let features = Features { pipeline_robustness: true, ..Features::default() };
+        assert_eq!(features.extensions(), [c"VK_EXT_pipeline_robustness"]);
+        features.enable(|all| assert!(!all.p_next.is_null()));
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub(crate) struct DeviceHandle {
     pub(crate) physical: vk::PhysicalDevice,
     pub(crate) queue_family: u32,
     pub(crate) instance: Arc<Instance>,
+    /// Whether a pipeline can say that its driver needs to check no access to a buffer.
+    pub(crate) unchecked: bool,
     /// What ran when the device was lost.
     lost: OnceLock<String>,
 }
@@ -31,7 +33,7 @@ impl DeviceHandle {
         if probe.memory_budget {
             extensions.push(ash::ext::memory_budget::NAME.as_ptr());
         }
-        extensions.extend(probe.features.matrix.extensions().into_iter().map(|name| name.as_ptr()));
+        extensions.extend(probe.features.extensions().into_iter().map(|name| name.as_ptr()));
         let created = probe.features.enable(|features| {
             let info = vk::DeviceCreateInfo::default()
                 .queue_create_infos(&queues)
@@ -42,7 +44,8 @@ impl DeviceHandle {
             unsafe { instance.raw.create_device(probe.physical, &info, None) }
         });
         let raw = created.map_err(|e| failed("vkCreateDevice", &probe.info.caps.name, e))?;
-        Ok(Self { raw, physical: probe.physical, queue_family, instance, lost: OnceLock::new() })
+        let unchecked = probe.features.pipeline_robustness;
+        Ok(Self { raw, physical: probe.physical, queue_family, instance, unchecked, lost: OnceLock::new() })
     }
 
     /// An error once the device is lost: nothing more is asked of it then.

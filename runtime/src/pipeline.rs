@@ -83,7 +83,7 @@ impl Pipelines {
     /// The kernel's pipeline; refuses what the device cannot run before anything is made.
     pub(crate) fn prepare(&self, gpu: &Gpu, kernel: &StagedKernel) -> Result<Prepared, LaunchError> {
         self.device.check()?;
-        let key = (key(kernel), kernel.name.clone());
+        let key = (key(kernel, self.device.unchecked), kernel.name.clone());
         let known = lock(&self.made).get(&key).filter(|pipeline| pipeline.kernel == *kernel).cloned();
         if let Some(pipeline) = known {
             self.count(0);
@@ -117,7 +117,7 @@ impl Pipelines {
 }
 
 /// Names everything that the compiled pipeline depends on.
-fn key(kernel: &StagedKernel) -> u128 {
+fn key(kernel: &StagedKernel, unchecked: bool) -> u128 {
     let layout = &kernel.layout;
     let mut bytes: Vec<u8> = kernel.words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.extend(layout.entry.bytes());
@@ -125,6 +125,7 @@ fn key(kernel: &StagedKernel) -> u128 {
         bytes.extend(number.to_le_bytes());
     }
     bytes.extend(layout.bindings.iter().flat_map(|binding| binding.index.to_le_bytes()));
+    bytes.push(unchecked.into());
     fingerprint(&bytes)
 }
 
@@ -210,7 +211,17 @@ impl Pipeline {
                 stage = stage.flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS);
             }
         }
-        let info = vk::ComputePipelineCreateInfo::default().layout(self.layout).stage(stage);
+        let mut info = vk::ComputePipelineCreateInfo::default().layout(self.layout).stage(stage);
+        // A launch has checked its buffers' lengths, and the kernel keeps within those.
+        let buffers = vk::PipelineRobustnessBufferBehaviorEXT::DISABLED;
+        let mut robustness = vk::PipelineRobustnessCreateInfoEXT::default()
+            .storage_buffers(buffers)
+            .uniform_buffers(buffers)
+            .vertex_inputs(buffers)
+            .images(vk::PipelineRobustnessImageBehaviorEXT::DISABLED);
+        if device.unchecked {
+            info = info.push_next(&mut robustness);
+        }
         // SAFETY: module and layout are alive and the device's; the module may go once the pipeline is made.
         let made = unsafe {
             let made = device.raw.create_compute_pipelines(cache, &[info], None);
