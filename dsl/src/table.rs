@@ -8,6 +8,7 @@ use crate::{
     block::{Buf, Elem, Shared},
     builtin::{local_id, workgroup_invocations},
     control::{Cond, Hint, end_loop, for_loop},
+    math::min,
     ops::{add, bitand, bitor, bitxor, eq, lt, mul, select, shl, shr, sub},
     place::{At, write},
     tensor::{Plane, known, number},
@@ -120,13 +121,13 @@ impl Table {
         from.at(add(shr(first, number((4 * self.plane.entry).ilog2())), i)).read()
     }
 
-    /// The entries that each invocation brings, where all can be on their way at once: their number, and the invocations
-    /// that share one, each with copies of its own.
+    /// The entries that each invocation brings at most, where all can be on their way at once: their number, and the
+    /// invocations that share one, each with copies of its own.
     fn shares(&self) -> Option<(u32, u32)> {
         let (n, local) = (self.n(), known(workgroup_invocations())? as u32);
         if local <= n {
-            let each = n / local;
-            return (n.is_multiple_of(local) && each <= AT_ONCE).then_some((each, 1));
+            let each = n.div_ceil(local);
+            return (each <= AT_ONCE).then_some((each, 1));
         }
         let sharers = 1 << (local / n).min(self.copies).ilog2();
         n.is_power_of_two().then_some((1, sharers))
@@ -138,6 +139,8 @@ impl Table {
         let (local, n) = (workgroup_invocations(), number(self.n()));
         let entry = |q: u32| match each {
             1 => bitand(local_id(), sub(n, number(1))),
+            // The last ones may be the last entry again.
+            _ if q + 1 == each => min(add(local_id(), mul(local, number(q))), sub(n, number(1))),
             _ => add(local_id(), mul(local, number(q))),
         };
         (0..each).map(entry).map(|i| (i, self.entry(from, first, i))).collect()
@@ -158,16 +161,19 @@ impl Table {
             end_loop(counted);
             return;
         };
-        let some = known(local).is_some_and(|local| local as u32 > sharers * n);
-        let mut fork = some.then(|| lt(t, number(sharers * n)).fork());
-        if fork.as_mut().is_none_or(|fork| fork.then()) {
-            for (i, entry) in asked {
+        // Where invocations are more than what is to be written, entries or those of a last share.
+        let last = asked.len() - 1;
+        let left = sharers * n - known(local).map_or(0, |local| last as u32 * local as u32);
+        let some = known(local).is_some_and(|local| local as u32 > left);
+        for (q, (i, entry)) in asked.iter().enumerate() {
+            let mut fork = (some && q == last).then(|| lt(t, number(left)).fork());
+            if fork.as_mut().is_none_or(|fork| fork.then()) {
                 self.write_copies(to, (*i, *entry), shr(t, number(n.ilog2())), sharers);
             }
-        }
-        if let Some(mut fork) = fork {
-            let otherwise = fork.otherwise().then_some(());
-            fork.join(Some(()), otherwise);
+            if let Some(mut fork) = fork {
+                let otherwise = fork.otherwise().then_some(());
+                fork.join(Some(()), otherwise);
+            }
         }
     }
 

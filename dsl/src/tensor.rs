@@ -144,6 +144,8 @@ pub trait PackedFormat: TensorFormat {
     const GROUP: u32;
     /// Whether any offset is not zero.
     const OFFSET: bool;
+    /// How many scales every offset is, where that is known: it takes no product of its own then.
+    const CENTER: Option<f32> = None;
 
     /// Scale and offset of the group `group` of the unit.
     fn scale_offset(u: &Unit, group: u32) -> (f32, f32);
@@ -284,6 +286,7 @@ impl Tensor {
             words,
             fields: fields.collect(),
             index,
+            row: None,
             in_row: index,
             first_field: None,
             tables,
@@ -294,7 +297,7 @@ impl Tensor {
     /// Unit `i` of a row whose first is `start`: a row is whole blocks, so that `i` says which unit of its block it is.
     #[track_caller]
     pub fn unit_of_row(&self, start: Ex<u32>, i: Ex<u32>) -> Unit {
-        Unit { in_row: i, ..self.unit(add(start, i)) }
+        Unit { row: Some(start), in_row: i, ..self.unit(add(start, i)) }
     }
 
     /// Its unit `index`, whose field of the first plane lies at `first_field`.
@@ -328,7 +331,9 @@ pub struct Unit {
     words: Buf<u32>,
     fields: Vec<Field>,
     index: Ex<u32>,
-    /// The index, or the number in a row of whole blocks.
+    /// The first unit of its row of whole blocks, where it is known.
+    row: Option<Ex<u32>>,
+    /// The index, or the number in that row.
     in_row: Ex<u32>,
     /// Words of the first plane's field, where they are not found by the index.
     first_field: Option<Path>,
@@ -460,10 +465,18 @@ impl Unit {
     /// A field of one or two bytes, zeros above.
     #[track_caller]
     pub fn small(&self, plane: Ex<u32>) -> Ex<u32> {
+        let pair = self.sixteen(plane);
+        self.picked(self.plane(plane), pair)
+    }
+
+    /// The sixteen bits that a field of two bytes is, or that hold a field of one, anything above: what a mask or a half
+    /// drops anyway costs nothing to clear.
+    #[track_caller]
+    pub fn sixteen(&self, plane: Ex<u32>) -> Ex<u32> {
         let plane = self.plane(plane);
         match self.fields[plane].loaded.first() {
-            Some(&value) => self.picked(plane, value),
-            None => self.picked(plane, self.narrow(plane)),
+            Some(&value) => value,
+            None => self.narrow(plane),
         }
     }
 
@@ -472,7 +485,7 @@ impl Unit {
     #[track_caller]
     fn picked(&self, plane: usize, pair: Ex<u32>) -> Ex<u32> {
         if self.fields[plane].plane.bytes == 2 {
-            return pair;
+            return bitand(pair, number(0xffff));
         }
         let shift = shl(bitand(self.start(plane, 1), number(1)), number(3));
         bitand(shr(pair, shift), number(0xff))
@@ -500,7 +513,11 @@ impl Unit {
             0 if size == 1 => return *first,
             0 => return shr(*first, number(size.ilog2())),
             1 => self.index,
-            units => div(self.index, number(units)),
+            // The same for all rows but for what a row begins with.
+            units => match self.row {
+                Some(row) => add(div(row, number(units)), div(self.in_row, number(units))),
+                None => div(self.index, number(units)),
+            },
         };
         let index = match plane.bytes / size {
             1 => index,
@@ -534,12 +551,13 @@ impl Unit {
 
     #[track_caller]
     fn narrow(&self, plane: usize) -> Ex<u32> {
-        let pairs = self.words.view::<u16>();
+        let pairs = self.words.view::<i16>();
         let at = match self.fields[plane].plane.bytes {
             2 => self.start(plane, 2),
             _ => shr(self.start(plane, 1), number(1)),
         };
-        cast::<u32, u16>(pairs.at(at).read())
+        // With the sign above: what some drivers load is that, and zeros are one more instruction.
+        cast::<u32, i16>(pairs.at(at).read())
     }
 }
 

@@ -112,7 +112,7 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     };
     assert_eq!(on(&caps, 0, Exact::Two, 1), (128, 4, 0, 128, 1));
     assert_eq!(on(&caps, 0, Exact::Two, 8), (128, 4, 0, 128, 1));
-    assert_eq!(on(&caps, 2048, Exact::Two, 1), (64, 4, 1, 256, 1));
+    assert_eq!(on(&caps, 2048, Exact::Two, 1), (64, 4, 1, 256, 2));
     assert_eq!(on(&caps, 256, Exact::Two, 1), (32, 2, 1, 256, 16));
     assert_eq!(on(&phone, 256, Exact::Two, 1), (32, 2, 1, 256, 1));
     assert_eq!(on(&caps, 256, Exact::Two, 8), (32, 4, 0, 64, 1));
@@ -210,7 +210,7 @@ fn rows_of_a_multiprocessor_share_a_small_table_where_there_is_room() {
     }
 }
 
-/// As the records 2026-11-30-h200-ternary and -wide-rows measured it.
+/// As the record 2026-11-30-h200-ternary measured it.
 #[test]
 fn thin_units_are_asked_for_at_once_or_in_steps() {
     let caps = device("any", (32, 32), true);
@@ -222,49 +222,13 @@ fn thin_units_are_asked_for_at_once_or_in_steps() {
     let ks = [2048, 4096, 12288, 4096 + 256];
     let one = [(64, 4, 128, 1, 0), (64, 4, 128, 2, 0), (64, 4, 64, 6, 4), (64, 4, 128, 0, 0)];
     assert_eq!(ks.map(|k| told(32, Exact::Two, 1, k)), one);
-    let two = [(32, 4, 64, 1, 1), (64, 4, 64, 1, 1), (64, 4, 64, 3, 1), (64, 4, 128, 0, 0)];
+    let two = [(32, 4, 64, 1, 2), (64, 4, 64, 1, 2), (64, 4, 64, 3, 1), (64, 4, 128, 0, 0)];
     assert_eq!(ks.map(|k| told(64, Exact::Two, 1, k)), two);
     assert_eq!(told(32, Exact::One, 1, 4096).3, 0);
     // Several rows of x: two rounds at most, of units of a block.
     let several = [(64, 4, 64, 1, 0), (64, 4, 64, 2, 0), (64, 4, 64, 0, 0), (64, 4, 64, 0, 0)];
     assert_eq!(ks.map(|k| told(32, Exact::Two, 8, k)), several);
     assert_eq!(told(64, Exact::Two, 8, 4096).3, 0);
-}
-
-/// As the record 2026-11-30-h200-wide-rows measured it.
-#[test]
-fn lanes_own_more_rows_of_light_thin_units_where_a_launch_has_many() {
-    let caps = device("any", (32, 32), true);
-    let on = |unit, planes, m, k| {
-        let thin = Traits { unit, packed: true, first: Plane::unit(8), planes, table: 0, others: 0 };
-        let choice = choose(thin, Shape { m, ..shape(1, k) }, &caps);
-        let t = choice.tile;
-        assert!(tiles(thin, choice.arm).contains(&t), "{t:?}");
-        (t.lanes, t.rows, t.local, t.rounds, t.walk)
-    };
-    let (few, many) = ((64, 4, 128, 2, 0), (64, 8, 128, 2, 4));
-    assert_eq!([4096, 8192, 12288].map(|m| on(32, 2, m, 4096)), [few, many, many]);
-    assert_eq!([4096, 12288].map(|m| on(32, 3, m, 4096)), [few, few]);
-    assert_eq!([4096, 12288].map(|m| on(64, 3, m, 4096)), [(64, 4, 64, 1, 1), (64, 8, 64, 1, 1)]);
-    assert_eq!([2, 3].map(|planes| on(32, planes, 12288, 12288)), [(64, 4, 64, 6, 4); 2]);
-}
-
-/// As the record 2026-11-30-h200-wide-rows measured it.
-#[test]
-fn three_rounds_of_wide_units_are_told_where_a_unit_is_heavy_or_rows_are_few() {
-    let caps = device("any", (32, 32), true);
-    let on = |bytes, planes, m| {
-        let first = Plane::unit(bytes);
-        let wide = Traits { unit: 32, packed: true, first, planes, table: 0, others: 0 };
-        let choice = choose(wide, Shape { m, ..shape(1, 12288) }, &caps);
-        let t = choice.tile;
-        assert!(tiles(wide, choice.arm).contains(&t), "{t:?}");
-        (t.lanes, t.rows, t.local, t.rounds, t.walk)
-    };
-    let (untold, told) = ((128, 4, 128, 0, 0), (128, 4, 128, 3, 4));
-    assert_eq!([2, 3].map(|planes| on(16, planes, 4096)), [untold; 2]);
-    assert_eq!([2, 3].map(|planes| on(16, planes, 2048)), [told; 2]);
-    assert_eq!([(16, 4), (32, 2)].map(|(bytes, planes)| on(bytes, planes, 4096)), [told; 2]);
 }
 
 /// As the record 2026-11-30-h200-nibbles measured it for IQ3_XXS.
@@ -286,24 +250,48 @@ fn thin_units_with_a_small_table_have_more_lanes() {
     assert_eq!(told(shape(8, 4096)), (64, 4, 64, 0, 0));
 }
 
-/// As the record 2026-11-30-h200-grids measured it.
+/// As the records 2026-11-30-h200-grids and -codes measured it.
 #[test]
 fn lanes_walk_over_their_units_where_a_table_is_long() {
     let caps = device("any", (32, 32), true);
-    let on = |planes, shape| {
-        let format = Traits { unit: 32, packed: true, first: Plane::unit(8), planes, table: 2048, others: 0 };
-        let tile = choose(format, shape, &caps).tile;
-        (tile.lanes, tile.rows, tile.rounds, tile.walk)
-    };
+    let little = DeviceCaps { limits: Limits { max_workgroup_bytes: 16384, ..caps.limits }, ..caps.clone() };
+    let narrow = DeviceCaps { limits: Limits { max_invocations: 256, ..caps.limits }, ..caps.clone() };
+    let card = DeviceCaps { limits: Limits { max_workgroup_bytes: 48 << 10, ..caps.limits }, ..caps.clone() };
+    let alone = DeviceCaps { limits: card.limits.clone(), ..device("subgroups of 64 alone", (64, 64), true) };
     let of = |m, k| Shape { m, ..shape(1, k) };
     let experts = Shape { rows: 8, m: 768, experts: true, ..shape(8, 2048) };
-    assert_eq!([2, 3].map(|planes| on(planes, of(4096, 4096))), [(64, 4, 2, 4), (64, 4, 2, 2)]);
-    assert_eq!([3, 4].map(|planes| on(planes, of(12288, 4096))), [(64, 8, 2, 2), (64, 4, 2, 2)]);
-    assert_eq!(on(3, of(12288, 12288)), (64, 4, 6, 4));
-    assert_eq!(on(3, of(4096, 14336)), (64, 4, 0, 0));
-    assert_eq!(on(3, experts), (64, 4, 1, 4));
-    assert_eq!(on(3, shape(8, 4096)), (64, 4, 0, 0));
-    assert_eq!(on(3, Shape { exact: Exact::One, ..of(12288, 4096) }), (64, 4, 0, 0));
+    // Device, planes, words of the table, shape: rows, invocations, copies, rounds, rows of a step.
+    let table = [
+        (&caps, 2, 512, of(4096, 4096), (4, 256, 8, 2, 4)),
+        (&caps, 3, 1024, of(4096, 4096), (4, 256, 4, 2, 2)),
+        (&caps, 3, 2048, of(4096, 4096), (4, 256, 2, 2, 2)),
+        (&caps, 3, 2048, of(12288, 4096), (8, 768, 2, 2, 2)),
+        (&caps, 4, 512, of(12288, 4096), (8, 768, 1, 2, 2)),
+        (&card, 4, 512, of(12288, 4096), (8, 768, 16, 2, 2)),
+        (&alone, 4, 512, of(12288, 4096), (4, 256, 8, 2, 2)),
+        (&caps, 3, 2048, of(8192, 4096), (4, 256, 2, 2, 2)),
+        (&caps, 3, 2048, of(12288, 12288), (4, 256, 2, 6, 4)),
+        (&caps, 3, 2048, experts, (4, 256, 2, 1, 2)),
+        (&little, 3, 2048, of(12288, 4096), (4, 256, 1, 2, 2)),
+        (&narrow, 3, 2048, of(12288, 4096), (4, 256, 2, 2, 2)),
+        // Rows of no known length, other classes and columns: as ever.
+        (&caps, 3, 2048, of(4096, 14336), (4, 256, 1, 0, 0)),
+        (&caps, 3, 2048, shape(8, 4096), (4, 64, 1, 0, 0)),
+        (&caps, 3, 2048, Shape { exact: Exact::One, ..of(12288, 4096) }, (4, 256, 1, 0, 0)),
+    ];
+    let thin = Traits { unit: 32, packed: true, first: Plane::unit(4), planes: 3, table: 2048, others: 0 };
+    let t = choose(thin, of(4096, 4096), &caps).tile;
+    assert_eq!((t.rows, t.local, t.copies, t.ahead, t.walk), (4, 256, 1, 1, 4));
+    let t = choose(thin, experts, &caps).tile;
+    assert_eq!((t.rows, t.local, t.copies, t.ahead, t.walk), (4, 256, 1, 1, 2));
+    for (caps, planes, table, shape, expected) in table {
+        let format = Traits { unit: 32, packed: true, first: Plane::unit(8), planes, table, others: 0 };
+        let choice = choose(format, shape, caps);
+        let t = choice.tile;
+        assert_eq!((t.rows, t.local, t.copies, t.rounds, t.walk), expected, "{shape:?}: {}", choice.reason);
+        assert_eq!((t.lanes, t.ahead), (64, u32::from(t.cols == 1)));
+        assert!(tiles(format, choice.arm).contains(&t), "{t:?}");
+    }
 }
 
 /// What is chosen is among the variants that conformance runs, and runs on the device.

@@ -166,7 +166,7 @@ impl PackedFormat for {ty} {{
     const OFFSET: bool = false;
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {{
-        let d = half_bits(u.small(1));
+        let d = half_bits(u.sixteen(1));
         (d, 0.0)
     }}
 

@@ -71,7 +71,7 @@ impl PackedFormat for Ternary {
     const OFFSET: bool = true;
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
-        let d = unpack_half(u.small(1)).x();
+        let d = unpack_half(u.sixteen(1)).x();
         (d, -d)
     }
 

@@ -47,16 +47,49 @@ pub const fn spread_seven(bit: usize) -> usize {
 /// All signs of a word that [`spread_seven`] lays out: the eighth of each makes the number of minus signs even.
 #[device]
 pub fn all_signs(word: u32) -> u32 {
-    // What stands in the place of an eighth sign cancels out.
-    let two = word ^ (word >> 4);
-    let four = two ^ (two >> 16);
-    word ^ ((four ^ (four >> 8)) << 28)
+    // Up, for a shift up may be a multiplication; what stands in the place of an eighth sign cancels out.
+    let three = word ^ (word << 4) ^ (word << 8);
+    word ^ ((three ^ (three << 12) ^ (three << 24)) & 0xf000_0000)
 }
 
-/// A one in each byte of pack `pack` that is negative, of signs that [`spread_seven`] lays out.
+/// The bit of each byte that [`spread_seven`] gives pack `pack`.
 #[device]
-pub fn ones_of(signs: u32, pack: u32) -> u32 {
-    (signs >> ((pack >> 1) + (pack & 1) * 4)) & 0x0101_0101
+pub fn spread_bit(pack: u32) -> u32 {
+    (pack >> 1) + (pack & 1) * 4
+}
+
+/// A word of signs moved down by 0, `n`, 2 `n`, ... bits, for [`negated`]: made once, for a driver works out each bit alone
+/// where it meets the whole for each. `all` has the signs from bit 4 of each byte on, if not all of them.
+#[track_caller]
+pub fn moved_signs(u: &Unit, n: u32, signs: impl FnOnce() -> (Ex<u32>, Ex<u32>)) -> Vec<Ex<u32>> {
+    u.once(|| {
+        let (first, all) = signs();
+        (0..8).step_by(n as usize).map(|by| moved_down(if by + n <= 4 { first } else { all }, by)).collect()
+    })
+}
+
+#[device]
+fn moved_down(word: u32, #[comptime] by: u32) -> u32 {
+    word >> by
+}
+
+/// A one for each byte whose bit `bit` of a word of signs is set, at bit `bit % n`.
+#[track_caller]
+pub fn signs_at(moved: &[Ex<u32>], bit: Ex<u32>, n: u32) -> Ex<u32> {
+    let last = moved.len() - 1;
+    let word =
+        (0..last).rev().fold(moved[last], |later, i| first_of(moved[i], later, bit, (i as u32 + 1) * n));
+    ones_at(word, bit, n)
+}
+
+#[device]
+fn first_of(word: u32, later: u32, bit: u32, #[comptime] end: u32) -> u32 {
+    select(bit < end, word, later)
+}
+
+#[device]
+fn ones_at(word: u32, bit: u32, #[comptime] n: u32) -> u32 {
+    word & (0x0101_0101 << (bit % n))
 }
 
 /// The four bytes of pack `pack` of an entry that has two.
@@ -65,9 +98,24 @@ pub fn half_of(entry: Vec2<u32>, pack: u32) -> u32 {
     select((pack & 1) == 0, entry.x(), entry.y())
 }
 
-/// Four bytes, none of them zero, negated where `ones` has a one.
+/// Four bytes, multiples of `2^(n - 1)` and none of them zero, negated where `ones`, of [`signs_at`], has one at bit `at`.
+///
+/// What is above a byte's bits that are zero can be flipped by a bit that stands at any of these: `n` neighbors of one
+/// shift.
 #[device]
-pub fn negated(bytes: u32, ones: u32) -> u32 {
+pub fn negated(bytes: u32, ones: u32, at: u32) -> u32 {
     // -b is !b + 1, which carries into no other byte.
-    (bytes ^ (ones * 255)) + ones
+    (bytes ^ (ones * (255 >> at))) + ones
+}
+
+/// `d · (0.5 + s) · 0.125` for the s in bits 19 to 22 of `word`: the sixteenths of a float from 1 on.
+#[device]
+pub fn two_scale(d: f32, word: u32) -> f32 {
+    fma(bitcast::<f32, u32>((word & 0x0078_0000) | 0x3f80_0000), d * 2.0, d * -1.9375)
+}
+
+/// The codebook's bytes times `by`.
+pub fn times(bytes: Vec<u32>, by: u32) -> Vec<u32> {
+    // No byte carries: codebooks are of small numbers.
+    bytes.into_iter().map(|four| four * by).collect()
 }

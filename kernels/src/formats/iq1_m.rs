@@ -14,7 +14,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat, grids, half_bits,
-    iq1_s::{SHIFT, shifted_table},
+    iq1_s::{SHIFT, SIXTEEN, in_low, shifted, ternary_table, third_index},
     nibble_at, u16_at,
 };
 
@@ -57,28 +57,32 @@ impl Format for Iq1M {
     }
 
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
-        match plane {
-            // Four indexes of eleven bits with the shift's sign above, one after another over both planes.
-            0 | 1 => {
-                let (l, b) = ((32 * plane + bit) / 12, (32 * plane + bit) % 12);
-                Some(if b < 8 { 8 * (4 * unit + l) + b } else { 8 * QH + 16 * unit + 4 * l + b - 8 })
-            }
-            2 if bit < 6 => {
-                let group = 2 * unit + bit / 3;
-                Some(8 * SCALES + 16 * (group / 4) + 3 * (group % 4) + bit % 3)
-            }
-            3 => Some(8 * SCALES + 16 * (bit / 4) + 12 + bit % 4),
+        let index_bit =
+            |(l, b)| if b < 8 { 8 * (4 * unit + l) + b } else { 8 * QH + 16 * unit + 4 * l + b - 8 };
+        match (plane, bit) {
+            (0, _) => Some(index_bit(in_low(bit))),
+            (1, 0..4) => Some(8 * QH + 16 * unit + 4 * bit + 3),
+            (1, 4) => Some(index_bit((2, 10))),
+            (1, _) => Some(index_bit((3, bit - 5))),
+            // A byte of d and the scales of a group of each unit in each word.
+            (2, _) => match (bit / 32, bit % 32) {
+                (word, b @ 0..8) => Some(8 * SCALES + 16 * (2 * word + b / 4) + 12 + b % 4),
+                (word, b) => {
+                    let (unit, b) = ((b - 8) / 3, (b - 8) % 3);
+                    Some(8 * SCALES + 16 * (unit / 2) + 6 * (unit % 2) + 3 * word + b)
+                }
+            },
             _ => None,
         }
     }
 
     fn offset(block: &[u8], i: usize) -> f32 {
         let (word, group) = (u16_at(block, SCALES + 2 * (i / 64)), i / 16);
-        -9.0 / 8.0 * d(block) * f32::from(2 * (word >> (3 * (group % 4)) & 7) + 1)
+        -SHIFT * d(block) * f32::from(2 * (word >> (3 * (group % 4)) & 7) + 1)
     }
 
     fn table() -> Vec<u32> {
-        shifted_table(2)
+        ternary_table()
     }
 }
 
@@ -87,7 +91,7 @@ impl TensorFormat for Iq1M {
     const BLK: u32 = 256;
     const UNIT: u32 = 32;
     const PLANES: &'static [Plane] =
-        &[Plane::unit(4), Plane::unit(2), Plane::unit(1), Plane::block(2, 8), Plane::table(2048)];
+        &[Plane::unit(4), Plane::unit(2), Plane::block(8, 8), Plane::table(2048)];
 
     fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
         packed_decode4::<Iq1M>(&u, at)
@@ -102,19 +106,24 @@ impl TensorFormat for Iq1M {
 impl PackedFormat for Iq1M {
     const GROUP: u32 = 16;
     const OFFSET: bool = true;
+    const CENTER: Option<f32> = Some(-8.0);
 
     fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
-        let scale = half_bits(u.small(3)) * ((((u.small(2) >> (group * 3)) & 7) * 2 + 1) as f32) * 0.25;
-        (scale, -4.5 * scale)
+        let (word, unit) = (u.word(2, group), u.in_block::<Iq1M>());
+        let d = half_bits((u.word(2, 0) & 0xff) | (u.word(2, 1) << 8));
+        // 256 times the scale, by a float's bits: a conversion would need a shift more.
+        let scale = bitcast::<f32, u32>(((word >> (unit * 3)) & 0x700) | 0x4b00_0000) - 8_388_608.0;
+        let scale = fma(scale, d * TINY, d * 0.015_625);
+        (scale, scale * -8.0)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let (low, high, l) = (u.word(0, 0), u.small(1), pack >> 1);
-        let late = select(l == 2, (low >> 24) | (high << 8), high);
-        let (word, from) = (select(l < 2, low, late), select(l == 1, 12, select(l == 3, 4, 0)));
-        let entry = u.lookup(4, word, from, 11);
-        // Four times the value, and the shift, plus four and a half: bytes from 0 to 9.
-        let up = 0x0101_0101 - ((word >> (from + 11)) & 1) * 0x0101_0101;
-        ((entry >> ((pack & 1) * 4)) & 0x0c0c_0c0c) | up
+        let (low, high, l) = (u.word(0, 0), u.sixteen(1), pack >> 1);
+        let word = select(l < 2, low, select(l == 2, third_index(low, (high << 8) & 0x1000), high));
+        let entry = u.lookup(3, word, select(l == 1, 13, select(l == 3, 5, 2)), 11);
+        shifted(entry, pack, (high & (1 << l)) * (SIXTEEN >> l))
     }
 }
+
+/// What makes twice 64ths of 256.
+const TINY: f32 = 1.0 / 8192.0;

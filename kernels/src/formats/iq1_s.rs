@@ -49,13 +49,16 @@ impl Format for Iq1S {
     }
 
     fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        let index_bit =
+            |(l, b)| if b < 8 { 8 * (QS + 4 * unit + l) + b } else { 8 * QH + 16 * unit + 3 * l + b - 8 };
         match plane {
-            // Four indexes of eleven bits, one after another over both planes.
-            0 | 1 if 32 * plane + bit < 44 => {
-                let (l, b) = ((32 * plane + bit) / 11, (32 * plane + bit) % 11);
-                Some(if b < 8 { 8 * (QS + 4 * unit + l) + b } else { 8 * QH + 16 * unit + 3 * l + b - 8 })
-            }
-            1 => Some(8 * QH + 16 * unit + bit),
+            0 => Some(index_bit(in_low(bit))),
+            1 => match bit {
+                0 => Some(8 * QH + 16 * unit + 15),
+                1..12 => Some(index_bit((3, bit - 1))),
+                12 => Some(index_bit((2, 10))),
+                _ => Some(8 * QH + 16 * unit + bit - 1),
+            },
             2 => Some(bit),
             _ => None,
         }
@@ -63,12 +66,11 @@ impl Format for Iq1S {
 
     fn offset(block: &[u8], i: usize) -> f32 {
         let qh = u16_at(block, QH + 2 * (i / 32));
-        let shift = if qh >> 15 == 0 { SHIFT } else { -SHIFT };
-        (shift - 1.0) * f16_at(block, 0) * f32::from(2 * (qh >> 12 & 7) + 1)
+        -SHIFT * f16_at(block, 0) * f32::from(2 * (qh >> 12 & 7) + 1)
     }
 
     fn table() -> Vec<u32> {
-        shifted_table(0)
+        ternary_table()
     }
 }
 
@@ -92,28 +94,57 @@ impl TensorFormat for Iq1S {
 impl PackedFormat for Iq1S {
     const GROUP: u32 = 32;
     const OFFSET: bool = true;
+    const CENTER: Option<f32> = Some(-8.0);
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
-        let qh = u.small(1);
-        let scale = half_bits(u.small(2)) * ((((qh >> 12) & 7) * 2 + 1) as f32);
-        (scale, scale * select((qh >> 15) == 0, SHIFT - 1.0, -SHIFT - 1.0))
+        // Eighths of a float from 1 on.
+        let eighths = bitcast::<f32, u32>(((u.sixteen(1) << 7) & 0x0070_0000) | 0x3f80_0000);
+        let d = half_bits(u.sixteen(2));
+        let scale = fma(eighths, d * 0.25, d * -0.234_375);
+        (scale, scale * -8.0)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let (low, high, l) = (u.word(0, 0), u.small(1), pack >> 1);
-        let late = select(l == 2, (low >> 22) | (high << 10), high);
-        let entry = u.lookup(3, select(l < 2, low, late), select(l == 1, 11, select(l == 3, 1, 0)), 11);
-        // A value, plus one: the shift is in the offset.
-        (entry >> ((pack & 1) * 4)) & 0x0303_0303
+        let (low, high, l) = (u.word(0, 0), u.sixteen(1), pack >> 1);
+        let word = select(l < 2, low, select(l == 2, third_index(low, high & 0x1000), high));
+        let entry = u.lookup(3, word, select(l == 1, 13, select(l == 3, 1, 2)), 11);
+        shifted(entry, pack, (high & 1) * SIXTEEN)
     }
 }
 
-/// The codebook: an entry a word, value j + 1 of it in the bits `low` and `low + 1` of byte j mod 4's half j / 4.
-pub(super) fn shifted_table(low: usize) -> Vec<u32> {
-    let at = |j: usize| 8 * (j % 4) + 4 * (j / 4) + low;
+/// Index and bit of it behind a bit of the word that two indexes and ten bits of a third have: indexes begin where an
+/// entry's number is its address.
+pub(super) const fn in_low(bit: usize) -> (usize, usize) {
+    match bit {
+        2..13 => (0, bit - 2),
+        13..24 => (1, bit - 13),
+        24.. => (2, bit - 24),
+        _ => (2, bit + 8),
+    }
+}
+
+/// The third index, from bit 2 on, of that word and its highest bit, which is bit 12.
+#[device]
+pub(super) fn third_index(low: u32, highest: u32) -> u32 {
+    (((low << 10) | (low >> 22)) & 0xffc) | highest
+}
+
+/// Sixteen in each byte.
+pub(super) const SIXTEEN: u32 = 0x1010_1010;
+
+/// Pack `pack` of an entry, 64 times its values with their shift and eight more: without `less`, which is sixteen in each
+/// byte, for a shift below.
+#[device]
+pub(super) fn shifted(entry: u32, pack: u32, less: u32) -> u32 {
+    ((entry << ((pack & 1) * 2)) & 0xc0c0_c0c0) | (SIXTEEN - less)
+}
+
+/// The codebook: an entry a word, value j in two bits of byte j mod 4, the upper ones for the first four.
+pub(super) fn ternary_table() -> Vec<u32> {
+    let at = |j: usize| 8 * (j % 4) + 6 - 2 * (j / 4);
     let word = |entry: usize| {
         let values = grids::IQ1.entry(entry);
-        values.iter().enumerate().fold(0, |w, (j, v)| w | ((*v + 1.0) as u32) << at(j))
+        values.iter().enumerate().fold(0, |w, (j, v)| w | ((*v as i32) & 3).cast_unsigned() << at(j))
     };
     (0..2048).map(word).collect()
 }

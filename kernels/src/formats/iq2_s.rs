@@ -16,7 +16,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{half_of, negated, write_signed},
+    codebook::{half_of, moved_signs, negated, signs_at, times, two_scale, write_signed},
     f16_at, grids, half_bits,
     layout::single,
     nibble_at,
@@ -66,7 +66,7 @@ impl Format for Iq2S {
     }
 
     fn table() -> Vec<u32> {
-        grids::IQ2_S.bytes()
+        times(grids::IQ2_S.bytes(), 2)
     }
 }
 
@@ -97,14 +97,16 @@ impl PackedFormat for Iq2S {
     const OFFSET: bool = false;
 
     fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
-        let d = half_bits(u.small(2));
-        (d * (0.5 + (((u.small(1) >> (group * 4 + 8)) & 15) as f32)) * 0.25, 0.0)
+        (two_scale(half_bits(u.sixteen(2)), u.sixteen(1) << (11 - group * 4)), 0.0)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
         let (l, word) = (pack >> 1, u.word(0, 0));
-        let last = (u.small(1) & 0xff) | ((word >> 22) & 0x300);
-        let entry = u.lookup_pair(3, select(l < 3, word, last), select(l < 3, l * 10, 0), 10);
-        negated(half_of(entry, pack), (u.word(0, 1) >> pack) & 0x0101_0101)
+        // Three bits above where it ends, as an entry has eight bytes.
+        let last = ((u.sixteen(1) << 3) & 0x7f8) | ((word >> 19) & 0x1800);
+        let entry = u.lookup_pair(3, select(l < 3, word, last), select(l < 3, l * 10, 3), 10);
+        let signs = u.word(0, 1);
+        let moved = comptime!(moved_signs(u, 2, || (signs, signs)));
+        negated(half_of(entry, pack), comptime!(signs_at(&moved, pack, 2)), pack % 2)
     }
 }

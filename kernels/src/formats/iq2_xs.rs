@@ -15,7 +15,10 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{all_signs, even_signs, half_of, negated, ones_of, spread_seven, write_signed},
+    codebook::{
+        all_signs, even_signs, half_of, moved_signs, negated, signs_at, spread_bit, spread_seven, times,
+        two_scale, write_signed,
+    },
     f16_at, grids, half_bits, nibble_at, u16_at,
 };
 
@@ -67,7 +70,7 @@ impl Format for Iq2Xs {
     }
 
     fn table() -> Vec<u32> {
-        grids::IQ2_XS.bytes()
+        times(grids::IQ2_XS.bytes(), 2)
     }
 }
 
@@ -93,8 +96,10 @@ impl PackedFormat for Iq2Xs {
     const OFFSET: bool = false;
 
     fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
-        let d = half_bits(u.small(2));
-        (d * (0.5 + (((u.small(1) >> (group * 4)) & 15) as f32)) * 0.25, 0.0)
+        // Neighbors have the bytes of a pair. A multiplication, for it is the same for all rows of a lane.
+        let even = (u.in_block::<Iq2Xs>() & 1) == 0;
+        let up = select(even, (1 << 19) >> (group * 4), (1 << 11) >> (group * 4));
+        (two_scale(half_bits(u.sixteen(2)), u.sixteen(1) * up), 0.0)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
@@ -102,6 +107,8 @@ impl PackedFormat for Iq2Xs {
         // Three bits above where it ends, as an entry has eight bytes.
         let last = ((low >> 24) & 0xf8) | ((high >> 20) & 0xf00);
         let entry = u.lookup_pair(3, select(l < 3, low, last), select(l < 3, l * 9, 3), 9);
-        negated(half_of(entry, pack), ones_of(all_signs(high), pack))
+        let bit = spread_bit(pack);
+        let moved = comptime!(moved_signs(u, 2, || (high, all_signs(high))));
+        negated(half_of(entry, pack), comptime!(signs_at(&moved, bit, 2)), bit % 2)
     }
 }

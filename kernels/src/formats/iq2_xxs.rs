@@ -14,7 +14,10 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{all_signs, even_signs, half_of, negated, ones_of, spread_seven, write_signed},
+    codebook::{
+        all_signs, even_signs, half_of, moved_signs, negated, signs_at, spread_bit, spread_seven, times,
+        write_signed,
+    },
     f16_at, grids, half_bits, u32_at,
 };
 
@@ -57,7 +60,7 @@ impl Format for Iq2Xxs {
     }
 
     fn table() -> Vec<u32> {
-        grids::IQ2_XXS.bytes()
+        times(grids::IQ2_XXS.bytes(), 2)
     }
 }
 
@@ -82,12 +85,13 @@ impl PackedFormat for Iq2Xxs {
     const OFFSET: bool = false;
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
-        let d = half_bits(u.small(1));
-        (d * (0.5 + ((u.word(0, 1) >> 28) as f32)) * 0.25, 0.0)
+        (half_bits(u.sixteen(1)) * fma((u.word(0, 1) >> 28) as f32, 0.125, 0.0625), 0.0)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
         let entry = u.lookup_pair(2, u.word(0, 0), (pack >> 1) * 8, 8);
-        negated(half_of(entry, pack), ones_of(all_signs(u.word(0, 1)), pack))
+        let (bit, word) = (spread_bit(pack), u.word(0, 1));
+        let moved = comptime!(moved_signs(u, 2, || (word, all_signs(word))));
+        negated(half_of(entry, pack), comptime!(signs_at(&moved, bit, 2)), bit % 2)
     }
 }

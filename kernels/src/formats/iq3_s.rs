@@ -15,7 +15,11 @@ use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 
 use super::{
-    Arms, Format, HostFormat, codebook::write_signed, f16_at, grids, half_bits, layout::single, nibble_at,
+    Arms, Format, HostFormat,
+    codebook::{moved_signs, signs_at, times, write_signed},
+    f16_at, grids, half_bits,
+    layout::single,
+    nibble_at,
 };
 
 /// The format.
@@ -70,13 +74,8 @@ impl Format for Iq3S {
         }
     }
 
-    fn offset(block: &[u8], i: usize) -> f32 {
-        f16_at(block, 0) * f32::from(1 + 2 * nibble_at(block, SCALES, i / 32))
-    }
-
     fn table() -> Vec<u32> {
-        // An entry is odd: twice what is here, and one.
-        grids::IQ3_S.bytes().into_iter().map(|four| (four >> 1) & 0x7f7f_7f7f).collect()
+        times(grids::IQ3_S.bytes(), 8)
     }
 }
 
@@ -104,21 +103,25 @@ impl TensorFormat for Iq3S {
 #[device]
 impl PackedFormat for Iq3S {
     const GROUP: u32 = 32;
-    const OFFSET: bool = true;
+    const OFFSET: bool = false;
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
-        let scale = half_bits(u.small(3)) * (1.0 + 2.0 * ((u.small(2) >> 9) as f32));
-        (2.0 * scale, scale)
+        // Sixteenths of a float from 1 on.
+        let sixteenths = bitcast::<f32, u32>(((u.sixteen(2) << 10) & 0x0078_0000) | 0x3f80_0000);
+        let d = half_bits(u.sixteen(3));
+        (fma(sixteenths, d * 4.0, d * -3.875), 0.0)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        // Minus 2b + 1 is twice !b, and one: the offset is for both.
-        let ones = (u.word(1, 0) >> pack) & 0x0101_0101;
+        // Eight times an odd number is negative with its upper four bits flipped: by a bit that stands at any of the others.
+        let signs = u.word(1, 0);
+        let moved = comptime!(moved_signs(u, 4, || (signs, signs)));
+        let ones = comptime!(signs_at(&moved, pack, 4));
         let (first, second) = (u.word(0, 0), u.word(0, 1));
         let last = (first >> 27) | ((second >> 22) & 0x3e0);
-        let late = select(pack == 6, u.small(2), last);
+        let late = select(pack == 6, u.sixteen(2), last);
         let word = select(pack < 3, first, select(pack < 6, second, late));
         let from = select(pack < 6, pack % 3 * 9, 0);
-        u.lookup(4, word, from, 9) ^ (ones * 255)
+        u.lookup(4, word, from, 9) ^ (ones * (240 >> (pack % 4)))
     }
 }

@@ -15,7 +15,9 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Arms, Format, HostFormat,
-    codebook::{all_signs, even_signs, negated, ones_of, spread_seven, write_signed},
+    codebook::{
+        all_signs, even_signs, moved_signs, negated, signs_at, spread_bit, spread_seven, times, write_signed,
+    },
     f16_at, grids, half_bits, u32_at,
 };
 
@@ -58,7 +60,7 @@ impl Format for Iq3Xxs {
     }
 
     fn table() -> Vec<u32> {
-        grids::IQ3_XXS.bytes()
+        times(grids::IQ3_XXS.bytes(), 2)
     }
 }
 
@@ -83,12 +85,14 @@ impl PackedFormat for Iq3Xxs {
     const OFFSET: bool = false;
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
-        let d = half_bits(u.small(2));
-        (d * (0.5 + ((u.word(1, 0) >> 28) as f32)) * 0.5, 0.0)
+        (half_bits(u.sixteen(2)) * fma((u.word(1, 0) >> 28) as f32, 0.25, 0.125), 0.0)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
-        let ones = ones_of(all_signs(u.word(1, 0)), pack);
-        negated(u.lookup(3, u.word(0, pack >> 2), (pack & 3) * 8, 8), ones)
+        let four = u.lookup(3, u.word(0, pack >> 2), (pack & 3) * 8, 8);
+        // Twice a codebook of even numbers: multiples of four.
+        let (bit, word) = (spread_bit(pack), u.word(1, 0));
+        let moved = comptime!(moved_signs(u, 3, || (word, all_signs(word))));
+        negated(four, comptime!(signs_at(&moved, bit, 3)), bit % 3)
     }
 }

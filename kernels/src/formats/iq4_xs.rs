@@ -95,7 +95,7 @@ impl PackedFormat for Iq4Xs {
     const OFFSET: bool = false;
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
-        let d = half_bits(u.small(2));
+        let d = half_bits(u.sixteen(2));
         (d * ((u.small(1) as f32) - 32.0), 0.0)
     }
 

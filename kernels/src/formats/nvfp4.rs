@@ -95,7 +95,7 @@ impl PackedFormat for Nvfp4 {
     const OFFSET: bool = false;
 
     fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
-        let d = (u.small(1) >> (group * 8)) & 0xff;
+        let d = (u.sixteen(1) >> (group * 8)) & 0xff;
         // The bits of an f16 whose exponent is biased by 15 where E4M3's is by 7, subnormals among them.
         let value = half_bits((d & 0x7f) << 7) * 128.0;
         (select(d == 0x7f, 0.0, value), 0.0)

@@ -83,7 +83,7 @@ impl PackedFormat for Q2K {
     const OFFSET: bool = true;
 
     fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
-        let (byte, dd) = (u.small(1) >> (group * 8), unpack_half(u.word(2, 0)));
+        let (byte, dd) = (u.sixteen(1) >> (group * 8), unpack_half(u.word(2, 0)));
         (dd.x() * ((byte & 15) as f32), -(dd.y() * (((byte >> 4) & 15) as f32)))
     }
 

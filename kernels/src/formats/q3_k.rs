@@ -105,8 +105,8 @@ impl PackedFormat for Q3K {
     const OFFSET: bool = true;
 
     fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
-        let byte = (u.small(2) >> (group * 8)) & 63;
-        let scale = half_bits(u.small(3)) * ((byte as f32) - 32.0);
+        let byte = (u.sixteen(2) >> (group * 8)) & 63;
+        let scale = half_bits(u.sixteen(3)) * ((byte as f32) - 32.0);
         (scale, -4.0 * scale)
     }
 

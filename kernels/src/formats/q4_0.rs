@@ -92,7 +92,7 @@ impl PackedFormat for Q4_0 {
     const OFFSET: bool = true;
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
-        let d = half_bits(u.small(1));
+        let d = half_bits(u.sixteen(1));
         (d, -8.0 * d)
     }
 

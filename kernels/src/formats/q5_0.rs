@@ -80,7 +80,7 @@ impl PackedFormat for Q5_0 {
     const OFFSET: bool = true;
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
-        let d = half_bits(u.small(2));
+        let d = half_bits(u.sixteen(2));
         (d, -16.0 * d)
     }
 

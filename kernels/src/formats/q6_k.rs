@@ -95,8 +95,8 @@ impl PackedFormat for Q6K {
     const OFFSET: bool = true;
 
     fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
-        let byte = u.small(2) >> (group * 8);
-        let scale = half_bits(u.small(3)) * (((byte << 24) as i32 >> 24) as f32);
+        let byte = u.sixteen(2) >> (group * 8);
+        let scale = half_bits(u.sixteen(3)) * (((byte << 24) as i32 >> 24) as f32);
         (scale, -32.0 * scale)
     }
 

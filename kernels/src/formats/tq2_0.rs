@@ -75,7 +75,7 @@ impl PackedFormat for Tq2_0 {
     const OFFSET: bool = true;
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
-        let d = half_bits(u.small(1));
+        let d = half_bits(u.sixteen(1));
         (d, -d)
     }
 

@@ -45,17 +45,14 @@ const FEW_PLANES: u32 = 2;
 const TOLD_OF_MANY: (u32, u32) = (2, 64);
 /// Bytes of a unit's first plane then, at most.
 const NARROW: u32 = 16;
-/// Rows that a lane walks over and takes at once where a table is long, a unit has few planes and a launch workgroups to
-/// spare: fewer of them then fill the table.
-const ROWS_OF_LONG: (u32, u32) = (8, 2);
-/// Planes that are few then.
-const PLANES_OF_LONG: u32 = 3;
-/// Rows that a lane owns of thin units, and takes at once where it would take all, in a launch that keeps so many
-/// invocations then: what each does beside its products is done for more rows.
-const ROWS_OF_THIN: (u32, u32) = (8, 4);
-const MANY_INVOCATIONS: u32 = 64 << 10;
-/// Workgroups up to which three rounds of wide units are told where a unit is not heavy: 1024 of them lose by it.
-const SOME_GROUPS: u32 = 512;
+/// Rows of a lane group and invocations of a workgroup where a table is long: many, so that few workgroups fill it.
+const LONG: [(u32, u32); 2] = [(8, 768), (ROWS, WIDE)];
+/// Rows at once, where there are eight or a round, and where a unit has many words.
+const FEW_AT_ONCE: u32 = 2;
+/// Bytes that copies of a long table take at most, where a unit is not so thin that to fill them takes longer.
+const BYTES_OF_LONG: u32 = 16 << 10;
+/// Copies of a table of so many words where many rows share it: lanes never meet in pairs of banks. And of longer ones.
+const COPIES_OF_MANY: (u32, u32, u32) = (512, COPIES, 2);
 /// Words of a small table.
 const SMALL: u32 = 256;
 /// The subgroup size that shuffles are used for.
@@ -101,11 +98,6 @@ impl Traits {
     /// Whether its units take many bytes and no table.
     fn is_wide(self) -> bool {
         self.table == 0 && !self.is_thin()
-    }
-
-    /// Whether a unit without a table takes more bytes or planes than a few.
-    fn is_heavy(self) -> bool {
-        self.is_wide() && (self.first.bytes > NARROW || self.planes > PLANES_OF_LONG)
     }
 
     /// Whether its first table is more than that.
@@ -156,8 +148,7 @@ pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
     }
     if let Some(known) = known.filter(|known| is_told(format, arm, **known, cols)) {
         let fits = |t: &Tile| {
-            pays(format, *t, shape)
-                && t.local <= caps.limits.max_invocations
+            t.local <= caps.limits.max_invocations
                 && t.bytes_beside(format.table_bytes(t.copies), Form::default())
                     <= caps.limits.max_workgroup_bytes
         };
@@ -261,7 +252,7 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
             const { &[known(32, 2, 1), known(32, 4, 2), known(64, 6, 2)] }
         }
         Arm::Dot4(Planes::Two) if format.is_thin() && format.unit > BLOCK => {
-            const { &[known(32, 1, 1), known(64, 1, 1), known(64, 3, 1)] }
+            const { &[known(32, 1, 2), known(64, 1, 2), known(64, 3, 1)] }
         }
         Arm::Dot4(Planes::Two) if format.is_thin() => {
             const { &[known(64, 1, 0), known(64, 2, 0), known(64, 6, 4)] }
@@ -269,9 +260,7 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
         Arm::Dot4(Planes::Two) if format.is_long() => {
             const { &[known(64, 1, 4), known(64, 2, 4), known(64, 6, 4)] }
         }
-        Arm::Dot4(Planes::Two) if format.is_wide() => {
-            const { &[known(32, 2, 0), known(128, 1, 0), known(128, 3, 4)] }
-        }
+        Arm::Dot4(Planes::Two) if format.is_wide() => const { &[known(32, 2, 0), known(128, 1, 0)] },
         Arm::Dot4(Planes::One) if format.is_wide() => const { &[known(64, 1, 0)] },
         _ => &[],
     }
@@ -286,15 +275,14 @@ fn is_told(format: Traits, arm: Arm, known: Rounds, cols: u32) -> bool {
     cols == 1 || few && narrow && arm == Arm::Dot4(Planes::Two)
 }
 
-/// Whether a tile that tells its rounds was measured to pay in a launch of that size.
-fn pays(format: Traits, tile: Tile, shape: Shape) -> bool {
-    let groups = workgroups(tile, shape);
-    if format.is_thin() {
-        tile.rows <= ROWS || groups.saturating_mul(tile.local) >= MANY_INVOCATIONS
-    } else if format.is_long() {
-        tile.rows <= ROWS || groups >= FEW_GROUPS
-    } else {
-        !format.is_wide() || tile.rounds <= TOLD_OF_MANY.0 || format.is_heavy() || groups <= SOME_GROUPS
+/// Copies of a long table for lane groups of so many rows, where a device has room.
+fn copies_of_long(format: Traits, rows: u32) -> u32 {
+    let (few_words, of_few, of_more) = COPIES_OF_MANY;
+    match (rows > ROWS, format.table <= few_words) {
+        (true, true) => of_few,
+        (true, false) => of_more,
+        _ if format.first.bytes < THIN => 1,
+        _ => 1 << (BYTES_OF_LONG / (4 * format.table)).max(1).ilog2(),
     }
 }
 
@@ -305,22 +293,23 @@ fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -
     }
     let told = Tile { rounds, walk, ..tile };
     if format.is_thin() {
-        let told = Tile { local: if walk > 0 { LOCAL } else { told.local }, ..told };
-        let (rows, at_once) = ROWS_OF_THIN;
-        let more = Tile { rows, walk: if walk > 0 { walk } else { at_once }, ..told };
-        let light = format.planes <= FEW_PLANES || format.unit > BLOCK;
-        return if light && rounds <= TOLD_OF_MANY.0 { vec![more, told] } else { vec![told] };
+        return vec![Tile { local: if walk > 0 { LOCAL } else { told.local }, ..told }];
     }
     if format.is_long() {
-        let two = rounds == 2;
-        let more = Tile { rows: ROWS_OF_LONG.0, walk: ROWS_OF_LONG.1, ..told };
         // What is asked for ahead takes registers: fewer rows at once of a unit of many words.
-        let told = if two && format.has_many_words() { Tile { walk: ROWS_OF_LONG.1, ..told } } else { told };
-        return if two && format.planes <= PLANES_OF_LONG { vec![more, told] } else { vec![told] };
+        let few = |rows| rows > ROWS || rounds == 1 || rounds == 2 && format.has_many_words();
+        // Without shuffles their fold would take more workgroup memory than there is.
+        let many = rounds == 2 && tile.subgroup.is_some();
+        let shapes = LONG.iter().filter(|(rows, _)| many || *rows <= ROWS);
+        let walk = |rows| if few(rows) { FEW_AT_ONCE } else { walk };
+        let tiles = shapes.map(|&(rows, local)| Tile { rows, local, walk: walk(rows), ..told });
+        let more =
+            |t: Tile| Some(Tile { copies: copies_of_long(format, t.rows), ..t }).filter(|t| t.copies > 1);
+        return tiles.flat_map(|t| more(t).into_iter().chain([t])).collect();
     }
     if !format.is_small() {
         // A unit of few planes has less to ask for: more lane groups of fewer rows were measured to gain then.
-        let rows = if rounds > 1 && walk == 0 && format.planes <= FEW_PLANES { FEW_ROWS } else { told.rows };
+        let rows = if rounds > 1 && format.planes <= FEW_PLANES { FEW_ROWS } else { told.rows };
         return vec![Tile { rows, ..told }];
     }
     // Eight rows were measured with two rounds alone.
