@@ -210,7 +210,7 @@ fn rows_of_a_multiprocessor_share_a_small_table_where_there_is_room() {
     }
 }
 
-/// As the record 2026-11-30-h200-ternary measured it.
+/// As the records 2026-11-30-h200-ternary and -wide-rows measured it.
 #[test]
 fn thin_units_are_asked_for_at_once_or_in_steps() {
     let caps = device("any", (32, 32), true);
@@ -222,13 +222,49 @@ fn thin_units_are_asked_for_at_once_or_in_steps() {
     let ks = [2048, 4096, 12288, 4096 + 256];
     let one = [(64, 4, 128, 1, 0), (64, 4, 128, 2, 0), (64, 4, 64, 6, 4), (64, 4, 128, 0, 0)];
     assert_eq!(ks.map(|k| told(32, Exact::Two, 1, k)), one);
-    let two = [(32, 4, 64, 1, 2), (64, 4, 64, 1, 2), (64, 4, 64, 3, 1), (64, 4, 128, 0, 0)];
+    let two = [(32, 4, 64, 1, 1), (64, 4, 64, 1, 1), (64, 4, 64, 3, 1), (64, 4, 128, 0, 0)];
     assert_eq!(ks.map(|k| told(64, Exact::Two, 1, k)), two);
     assert_eq!(told(32, Exact::One, 1, 4096).3, 0);
     // Several rows of x: two rounds at most, of units of a block.
     let several = [(64, 4, 64, 1, 0), (64, 4, 64, 2, 0), (64, 4, 64, 0, 0), (64, 4, 64, 0, 0)];
     assert_eq!(ks.map(|k| told(32, Exact::Two, 8, k)), several);
     assert_eq!(told(64, Exact::Two, 8, 4096).3, 0);
+}
+
+/// As the record 2026-11-30-h200-wide-rows measured it.
+#[test]
+fn lanes_own_more_rows_of_light_thin_units_where_a_launch_has_many() {
+    let caps = device("any", (32, 32), true);
+    let on = |unit, planes, m, k| {
+        let thin = Traits { unit, packed: true, first: Plane::unit(8), planes, table: 0, others: 0 };
+        let choice = choose(thin, Shape { m, ..shape(1, k) }, &caps);
+        let t = choice.tile;
+        assert!(tiles(thin, choice.arm).contains(&t), "{t:?}");
+        (t.lanes, t.rows, t.local, t.rounds, t.walk)
+    };
+    let (few, many) = ((64, 4, 128, 2, 0), (64, 8, 128, 2, 4));
+    assert_eq!([4096, 8192, 12288].map(|m| on(32, 2, m, 4096)), [few, many, many]);
+    assert_eq!([4096, 12288].map(|m| on(32, 3, m, 4096)), [few, few]);
+    assert_eq!([4096, 12288].map(|m| on(64, 3, m, 4096)), [(64, 4, 64, 1, 1), (64, 8, 64, 1, 1)]);
+    assert_eq!([2, 3].map(|planes| on(32, planes, 12288, 12288)), [(64, 4, 64, 6, 4); 2]);
+}
+
+/// As the record 2026-11-30-h200-wide-rows measured it.
+#[test]
+fn three_rounds_of_wide_units_are_told_where_a_unit_is_heavy_or_rows_are_few() {
+    let caps = device("any", (32, 32), true);
+    let on = |bytes, planes, m| {
+        let first = Plane::unit(bytes);
+        let wide = Traits { unit: 32, packed: true, first, planes, table: 0, others: 0 };
+        let choice = choose(wide, Shape { m, ..shape(1, 12288) }, &caps);
+        let t = choice.tile;
+        assert!(tiles(wide, choice.arm).contains(&t), "{t:?}");
+        (t.lanes, t.rows, t.local, t.rounds, t.walk)
+    };
+    let (untold, told) = ((128, 4, 128, 0, 0), (128, 4, 128, 3, 4));
+    assert_eq!([2, 3].map(|planes| on(16, planes, 4096)), [untold; 2]);
+    assert_eq!([2, 3].map(|planes| on(16, planes, 2048)), [told; 2]);
+    assert_eq!([(16, 4), (32, 2)].map(|(bytes, planes)| on(bytes, planes, 4096)), [told; 2]);
 }
 
 /// As the record 2026-11-30-h200-nibbles measured it for IQ3_XXS.

@@ -53,6 +53,14 @@ const FEW_AT_ONCE: u32 = 2;
 const BYTES_OF_LONG: u32 = 16 << 10;
 /// Copies of a table of so many words where many rows share it: lanes never meet in pairs of banks. And of longer ones.
 const COPIES_OF_MANY: (u32, u32, u32) = (512, COPIES, 2);
+/// Rows that a lane owns of thin units, and takes at once where it would take all, in a launch that keeps so many
+/// invocations then: what each does beside its products is done for more rows.
+const ROWS_OF_THIN: (u32, u32) = (8, 4);
+const MANY_INVOCATIONS: u32 = 64 << 10;
+/// Planes of a unit that is not heavy, at most.
+const PLANES_OF_HEAVY: u32 = 3;
+/// Workgroups up to which three rounds of wide units are told where a unit is not heavy: 1024 of them lose by it.
+const SOME_GROUPS: u32 = 512;
 /// Words of a small table.
 const SMALL: u32 = 256;
 /// The subgroup size that shuffles are used for.
@@ -98,6 +106,11 @@ impl Traits {
     /// Whether its units take many bytes and no table.
     fn is_wide(self) -> bool {
         self.table == 0 && !self.is_thin()
+    }
+
+    /// Whether a unit without a table takes more bytes or planes than a few.
+    fn is_heavy(self) -> bool {
+        self.is_wide() && (self.first.bytes > NARROW || self.planes > PLANES_OF_HEAVY)
     }
 
     /// Whether its first table is more than that.
@@ -148,7 +161,8 @@ pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
     }
     if let Some(known) = known.filter(|known| is_told(format, arm, **known, cols)) {
         let fits = |t: &Tile| {
-            t.local <= caps.limits.max_invocations
+            pays(format, *t, shape)
+                && t.local <= caps.limits.max_invocations
                 && t.bytes_beside(format.table_bytes(t.copies), Form::default())
                     <= caps.limits.max_workgroup_bytes
         };
@@ -252,7 +266,7 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
             const { &[known(32, 2, 1), known(32, 4, 2), known(64, 6, 2)] }
         }
         Arm::Dot4(Planes::Two) if format.is_thin() && format.unit > BLOCK => {
-            const { &[known(32, 1, 2), known(64, 1, 2), known(64, 3, 1)] }
+            const { &[known(32, 1, 1), known(64, 1, 1), known(64, 3, 1)] }
         }
         Arm::Dot4(Planes::Two) if format.is_thin() => {
             const { &[known(64, 1, 0), known(64, 2, 0), known(64, 6, 4)] }
@@ -260,7 +274,9 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
         Arm::Dot4(Planes::Two) if format.is_long() => {
             const { &[known(64, 1, 4), known(64, 2, 4), known(64, 6, 4)] }
         }
-        Arm::Dot4(Planes::Two) if format.is_wide() => const { &[known(32, 2, 0), known(128, 1, 0)] },
+        Arm::Dot4(Planes::Two) if format.is_wide() => {
+            const { &[known(32, 2, 0), known(128, 1, 0), known(128, 3, 4)] }
+        }
         Arm::Dot4(Planes::One) if format.is_wide() => const { &[known(64, 1, 0)] },
         _ => &[],
     }
@@ -286,6 +302,16 @@ fn copies_of_long(format: Traits, rows: u32) -> u32 {
     }
 }
 
+/// Whether a tile that tells its rounds was measured to pay in a launch of that size.
+fn pays(format: Traits, tile: Tile, shape: Shape) -> bool {
+    let groups = workgroups(tile, shape);
+    if format.is_thin() {
+        tile.rows <= ROWS || groups.saturating_mul(tile.local) >= MANY_INVOCATIONS
+    } else {
+        !format.is_wide() || tile.rounds <= TOLD_OF_MANY.0 || format.is_heavy() || groups <= SOME_GROUPS
+    }
+}
+
 /// What a tile may become where its rounds are known, the first where they are alike.
 fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -> Vec<Tile> {
     if tile.cols > 1 {
@@ -293,7 +319,11 @@ fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -
     }
     let told = Tile { rounds, walk, ..tile };
     if format.is_thin() {
-        return vec![Tile { local: if walk > 0 { LOCAL } else { told.local }, ..told }];
+        let told = Tile { local: if walk > 0 { LOCAL } else { told.local }, ..told };
+        let (rows, at_once) = ROWS_OF_THIN;
+        let more = Tile { rows, walk: if walk > 0 { walk } else { at_once }, ..told };
+        let light = format.planes <= FEW_PLANES || format.unit > BLOCK;
+        return if light && rounds <= TOLD_OF_MANY.0 { vec![more, told] } else { vec![told] };
     }
     if format.is_long() {
         // What is asked for ahead takes registers: fewer rows at once of a unit of many words.
@@ -309,7 +339,7 @@ fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -
     }
     if !format.is_small() {
         // A unit of few planes has less to ask for: more lane groups of fewer rows were measured to gain then.
-        let rows = if rounds > 1 && format.planes <= FEW_PLANES { FEW_ROWS } else { told.rows };
+        let rows = if rounds > 1 && walk == 0 && format.planes <= FEW_PLANES { FEW_ROWS } else { told.rows };
         return vec![Tile { rows, ..told }];
     }
     // Eight rows were measured with two rounds alone.
