@@ -245,7 +245,7 @@ fn lanes_own_more_rows_of_light_thin_units_where_a_launch_has_many() {
     let (few, many) = ((64, 4, 128, 2, 0), (64, 8, 128, 2, 4));
     assert_eq!([4096, 8192, 12288].map(|m| on(32, 2, m, 4096)), [few, many, many]);
     assert_eq!([4096, 12288].map(|m| on(32, 3, m, 4096)), [few, few]);
-    assert_eq!([4096, 12288].map(|m| on(64, 3, m, 4096)), [(64, 4, 64, 1, 1), (64, 8, 64, 1, 1)]);
+    assert_eq!([4096, 12288].map(|m| on(64, 3, m, 4096)), [(64, 4, 64, 1, 1), (64, 8, 64, 1, 2)]);
     assert_eq!([2, 3].map(|planes| on(32, planes, 12288, 12288)), [(64, 4, 64, 6, 4); 2]);
 }
 

@@ -321,7 +321,7 @@ fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -
     if format.is_thin() {
         let told = Tile { local: if walk > 0 { LOCAL } else { told.local }, ..told };
         let (rows, at_once) = ROWS_OF_THIN;
-        let more = Tile { rows, walk: if walk > 0 { walk } else { at_once }, ..told };
+        let more = Tile { rows, walk: if walk > 0 { 2 * walk } else { at_once }, ..told };
         let light = format.planes <= FEW_PLANES || format.unit > BLOCK;
         return if light && rounds <= TOLD_OF_MANY.0 { vec![more, told] } else { vec![told] };
     }
