@@ -70,6 +70,9 @@ pub struct KernelLayout {
     pub capabilities: Vec<Capability>,
     /// Cooperative multiplications that the words hold, ascending.
     pub products: Vec<MatrixProduct>,
+    /// Whether a driver that can leave its checks of loads and stores out is to keep them: where something is comes from
+    /// numbers in memory.
+    pub checked: bool,
 }
 
 impl KernelLayout {

@@ -48,6 +48,8 @@
 //! A kernel stays within what every device has, 256 invocations and 16 KiB of workgroup memory, unless it states more:
 //! `invocations = 1024`, `workgroup_bytes = 49152`. `requires = [DotProduct]`, or any host expression that gives
 //! `Capability`s, makes it an error to need another one. `#[weight]` marks a buffer of a model's weights: it is a `&Buf`.
+//! `checked = true`, or any host `bool`, keeps a driver's checks of loads and stores where it could leave them out: for
+//! what is read where numbers in memory say.
 //!
 //! # Values, variables, host values
 //! `let x = ..` names a value, `let mut x = ..` is a variable, `let mut a = [0.0; 4]` an array of variables. Plain types

@@ -17,7 +17,7 @@ pub use crate::{
     },
     print::{print, printed},
     push::{Fields, MAX_PUSH_BYTES, Push, PushScalar, push},
-    session::{Session, enter, invocations, prints, requires, size_fits, workgroup_bytes},
+    session::{Session, checked, enter, invocations, prints, requires, size_fits, workgroup_bytes},
     value::{Ex, Plain, Read, Scalar, lit_float, lit_int},
 };
 pub use kiln_spirv_emit::ir::{TypeId, ValueId};

@@ -166,6 +166,11 @@ pub fn invocations(n: u32) {
     with(|s| s.b.stated().floor.invocations = n);
 }
 
+/// Drivers are to check the kernel's loads and stores.
+pub fn checked(checked: bool) {
+    with(|s| s.b.stated().checked = checked);
+}
+
 /// Compares the workgroup's size with the floor.
 #[track_caller]
 pub fn size_fits(size: [u32; 3]) {

@@ -67,7 +67,12 @@ pub struct Tile {
 }
 
 /// `y = x` in any element type, `N` times.
-#[kernel(local_size = t.size, subgroup = t.lanes, grid = [p.n / (t.size[0] * N), 2 + p.n % 7])]
+#[kernel(
+    local_size = t.size,
+    subgroup = t.lanes,
+    checked = t.lanes.is_none(),
+    grid = [p.n / (t.size[0] * N), 2 + p.n % 7],
+)]
 pub fn copy_all<T: Num + Elem, const N: u32>(
     #[len((p.n - 1) * t.size[1])] x: &Buf<T>,
     y: &BufMut<T>,
@@ -92,8 +97,10 @@ fn options_follow_the_comptime_parameters() {
     assert_eq!(staged.name, "copy_all<u16, 3>(t: Tile { size: [8, 4], lanes: Some(16) })");
     assert_eq!((staged.layout.local_size, staged.layout.subgroup_size), ([8, 4, 1], Some(16)));
     assert_eq!(staged.layout.bindings[0].elem_bytes, 2);
+    assert!(!staged.layout.checked);
     let none = CopyAll::<f32, 1>::new(Tile { lanes: None, ..tile }).stage().unwrap();
     assert_eq!((none.layout.subgroup_size, none.layout.bindings[0].elem.as_str()), (None, "f32"));
+    assert!(none.layout.checked);
 
     let args = |n| {
         let range = |id| BufferRef::new(BufferId(id), 0, 64);

@@ -110,3 +110,18 @@ fn bytes_and_values_must_belong_together() {
         row.dequantize(&blocks, &mut values[1..]).unwrap_err();
     }
 }
+
+#[test]
+fn drivers_check_products_that_find_their_experts_by_ids() {
+    let registry = Registry::builtin();
+    for name in ["Q4_0", "F16"] {
+        let row = registry.format_named(name).unwrap();
+        let (mut checked, mut all) = (0, 0);
+        for variant in &row.variants {
+            let layout = variant.stage().unwrap().layout;
+            assert_eq!(layout.checked, variant.name.contains("experts"), "{}", variant.name);
+            (checked, all) = (checked + u32::from(layout.checked), all + 1);
+        }
+        assert!(checked > 0 && checked < all, "{name}: {checked} of {all}");
+    }
+}

@@ -13,8 +13,8 @@ pub(crate) struct DeviceHandle {
     pub(crate) physical: vk::PhysicalDevice,
     pub(crate) queue_family: u32,
     pub(crate) instance: Arc<Instance>,
-    /// Whether a pipeline can say that its driver needs to check no access to a buffer.
-    pub(crate) unchecked: bool,
+    /// Whether a pipeline can say whether its driver checks accesses to buffers.
+    pub(crate) tells_checks: bool,
     /// What ran when the device was lost.
     lost: OnceLock<String>,
 }
@@ -44,8 +44,9 @@ impl DeviceHandle {
             unsafe { instance.raw.create_device(probe.physical, &info, None) }
         });
         let raw = created.map_err(|e| failed("vkCreateDevice", &probe.info.caps.name, e))?;
-        let unchecked = probe.features.pipeline_robustness;
-        Ok(Self { raw, physical: probe.physical, queue_family, instance, unchecked, lost: OnceLock::new() })
+        let tells_checks = probe.features.pipeline_robustness;
+        let physical = probe.physical;
+        Ok(Self { raw, physical, queue_family, instance, tells_checks, lost: OnceLock::new() })
     }
 
     /// An error once the device is lost: nothing more is asked of it then.

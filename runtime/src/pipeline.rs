@@ -83,7 +83,7 @@ impl Pipelines {
     /// The kernel's pipeline; refuses what the device cannot run before anything is made.
     pub(crate) fn prepare(&self, gpu: &Gpu, kernel: &StagedKernel) -> Result<Prepared, LaunchError> {
         self.device.check()?;
-        let key = (key(kernel, self.device.unchecked), kernel.name.clone());
+        let key = (key(kernel, self.device.tells_checks), kernel.name.clone());
         let known = lock(&self.made).get(&key).filter(|pipeline| pipeline.kernel == *kernel).cloned();
         if let Some(pipeline) = known {
             self.count(0);
@@ -117,7 +117,7 @@ impl Pipelines {
 }
 
 /// Names everything that the compiled pipeline depends on.
-fn key(kernel: &StagedKernel, unchecked: bool) -> u128 {
+fn key(kernel: &StagedKernel, tells_checks: bool) -> u128 {
     let layout = &kernel.layout;
     let mut bytes: Vec<u8> = kernel.words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.extend(layout.entry.bytes());
@@ -125,8 +125,20 @@ fn key(kernel: &StagedKernel, unchecked: bool) -> u128 {
         bytes.extend(number.to_le_bytes());
     }
     bytes.extend(layout.bindings.iter().flat_map(|binding| binding.index.to_le_bytes()));
-    bytes.push(unchecked.into());
+    bytes.push(if tells_checks { 1 + u8::from(layout.checked) } else { 0 });
     fingerprint(&bytes)
+}
+
+/// What a driver checks: a launch has checked its buffers' lengths, and the kernel keeps within those unless it says that
+/// memory decides.
+fn checks(layout: &KernelLayout) -> vk::PipelineRobustnessCreateInfoEXT<'static> {
+    type Buffers = vk::PipelineRobustnessBufferBehaviorEXT;
+    let storage = if layout.checked { Buffers::ROBUST_BUFFER_ACCESS } else { Buffers::DISABLED };
+    vk::PipelineRobustnessCreateInfoEXT::default()
+        .storage_buffers(storage)
+        .uniform_buffers(Buffers::DISABLED)
+        .vertex_inputs(Buffers::DISABLED)
+        .images(vk::PipelineRobustnessImageBehaviorEXT::DISABLED)
 }
 
 /// Vulkan's rules for required subgroup sizes, beyond the range that every launch checks.
@@ -212,15 +224,9 @@ impl Pipeline {
             }
         }
         let mut info = vk::ComputePipelineCreateInfo::default().layout(self.layout).stage(stage);
-        // A launch has checked its buffers' lengths, and the kernel keeps within those.
-        let buffers = vk::PipelineRobustnessBufferBehaviorEXT::DISABLED;
-        let mut robustness = vk::PipelineRobustnessCreateInfoEXT::default()
-            .storage_buffers(buffers)
-            .uniform_buffers(buffers)
-            .vertex_inputs(buffers)
-            .images(vk::PipelineRobustnessImageBehaviorEXT::DISABLED);
-        if device.unchecked {
-            info = info.push_next(&mut robustness);
+        let mut checks = checks(layout);
+        if device.tells_checks {
+            info = info.push_next(&mut checks);
         }
         // SAFETY: module and layout are alive and the device's; the module may go once the pipeline is made.
         let made = unsafe {
@@ -270,5 +276,41 @@ impl Drop for DriverCache<'_> {
     fn drop(&mut self) {
         // SAFETY: the compilation that used it is over.
         unsafe { self.device.raw.destroy_pipeline_cache(self.raw, None) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_abi::SourceMap;
+
+    use super::*;
+
+    fn kernel(checked: bool) -> StagedKernel {
+        let layout = KernelLayout {
+            entry: "main".into(),
+            bindings: Vec::new(),
+            push: Vec::new(),
+            local_size: [64, 1, 1],
+            subgroup_size: None,
+            workgroup_bytes: 0,
+            capabilities: Vec::new(),
+            products: Vec::new(),
+            checked,
+        };
+        StagedKernel { name: "a kernel".into(), words: vec![1, 2, 3], source: SourceMap::default(), layout }
+    }
+
+    #[test]
+    fn a_driver_checks_what_says_so() {
+        type Buffers = vk::PipelineRobustnessBufferBehaviorEXT;
+        assert_eq!(checks(&kernel(true).layout).storage_buffers, Buffers::ROBUST_BUFFER_ACCESS);
+        assert_eq!(checks(&kernel(false).layout).storage_buffers, Buffers::DISABLED);
+    }
+
+    #[test]
+    fn pipelines_with_and_without_checks_are_two_where_a_device_tells_them_apart() {
+        assert_ne!(key(&kernel(true), true), key(&kernel(false), true));
+        assert_ne!(key(&kernel(false), false), key(&kernel(false), true));
+        assert_eq!(key(&kernel(true), false), key(&kernel(false), false));
     }
 }

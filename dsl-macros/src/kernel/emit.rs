@@ -248,6 +248,8 @@ fn stated(options: &Options, host: &TokenStream) -> TokenStream {
         .invocations
         .as_ref()
         .map(|e| quote_spanned!(e.span()=> ::kiln_dsl::private::invocations(#e);));
+    let checked =
+        options.checked.as_ref().map(|e| quote_spanned!(e.span()=> ::kiln_dsl::private::checked(#e);));
     let size = options
         .local_size
         .as_ref()
@@ -259,6 +261,7 @@ fn stated(options: &Options, host: &TokenStream) -> TokenStream {
             #requires
             #workgroup_bytes
             #invocations
+            #checked
             #size
         }
     }

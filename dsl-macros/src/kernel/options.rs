@@ -12,6 +12,7 @@ pub(crate) struct Options {
     pub(crate) requires: Option<Expr>,
     pub(crate) invocations: Option<Expr>,
     pub(crate) workgroup_bytes: Option<Expr>,
+    pub(crate) checked: Option<Expr>,
 }
 
 struct Pair {
@@ -44,10 +45,12 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Vec<syn::Error>) -> Option
             "requires" => &mut options.requires,
             "invocations" => &mut options.invocations,
             "workgroup_bytes" => &mut options.workgroup_bytes,
+            "checked" => &mut options.checked,
             _ => {
                 errors.push(syn::Error::new(
                     name.span(),
-                    "a kernel's options are local_size, grid, subgroup, requires, invocations and workgroup_bytes",
+                    "a kernel's options are local_size, grid, subgroup, requires, invocations, workgroup_bytes and \
+                     checked",
                 ));
                 continue;
             }

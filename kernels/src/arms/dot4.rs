@@ -29,6 +29,7 @@ use crate::{
     subgroup = t.subgroup,
     invocations = t.local.max(256),
     workgroup_bytes = t.workgroup_bytes::<F>(form),
+    checked = form.experts,
     grid = [p.m.div_ceil(t.workgroup_rows()), (p.rows / p.used).div_ceil(t.cols), p.used],
 )]
 pub fn gemv_dot4<F: PackedFormat>(

@@ -17,6 +17,7 @@ use crate::step::n_rows;
     subgroup = t.subgroup,
     invocations = t.local.max(256),
     workgroup_bytes = t.workgroup_bytes::<F>(form),
+    checked = form.experts,
     grid = [p.m.div_ceil(t.workgroup_rows()), (p.rows / p.used).div_ceil(t.cols), p.used],
 )]
 pub fn gemv<F: TensorFormat>(

@@ -59,6 +59,7 @@ impl Assembler {
             workgroup_bytes: 0,
             capabilities: vec![Capability::Shader, Capability::VulkanMemoryModel],
             products: Vec::new(),
+            checked: false,
         };
         let mut it = Self {
             next: FIRST_FREE,

@@ -288,6 +288,8 @@ pub struct Stated {
     pub requires: Option<BTreeSet<Capability>>,
     /// Its device's limits are at least these.
     pub floor: Floor,
+    /// Drivers are to check its loads and stores.
+    pub checked: bool,
 }
 
 /// One kernel variant.

@@ -48,6 +48,7 @@ pub(super) fn layout(
         workgroup_bytes: layout::workgroup_bytes(module).unwrap_or(0),
         capabilities: capabilities.into_iter().collect(),
         products: products(module),
+        checked: module.stated.checked,
     }
 }
 

@@ -129,6 +129,7 @@ impl Fixture {
             workgroup_bytes: self.shared.iter().map(|s| bytes(s.1) * s.2).sum(),
             capabilities: vec![Capability::Shader],
             products: Vec::new(),
+            checked: false,
         };
         StagedKernel { name: "fixture".to_owned(), words, source, layout }
     }
