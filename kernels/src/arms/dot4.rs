@@ -129,7 +129,7 @@ pub fn gemv_dot4<F: PackedFormat>(
                 let now = comptime!(if t.ahead == 0 { &next } else { &round });
                 // A column of x lives as long as its products: a lane that holds them all has room for little else.
                 let nearest = comptime!(Column::new::<F>(x, rows.x[0], rows.per_row, now.index, planes));
-                round_products::<F>(&sums, &now, &nearest, &x, &rows, comptime!(planes), comptime!(t));
+                comptime!(round_products::<F>(&sums, now, &nearest, x, &rows, planes, t));
                 for q in comptime!(1..t.ahead) {
                     move_up(&kept, comptime!(q), comptime!(t.words::<F>()));
                 }
@@ -218,33 +218,46 @@ fn in_steps<F: PackedFormat>(
 }
 
 /// Adds the products of a round to the sums.
-#[device]
+///
+/// Of several columns of two planes, each is asked for before a barrier of the subgroup, behind which a driver moves no
+/// load; where rounds are not known, before the products of the column before it too.
+#[track_caller]
 fn round_products<F: PackedFormat>(
     sums: &PlaceArray<f32, Local>,
     round: &Round,
     nearest: &Column,
     x: &Buf<Vec4<u32>>,
     rows: &Rows,
-    #[comptime] planes: Planes,
-    #[comptime] t: Tile,
+    planes: Planes,
+    t: Tile,
 ) {
-    let weights =
-        comptime!(round.units.iter().map(|u| Weights::of::<F>(u, round.counts)).collect::<Vec<_>>());
-    for c in comptime!(0..t.cols) {
-        let other = comptime!((c > 0).then(|| Column::new::<F>(
-            x,
-            rows.x[c as usize],
-            rows.per_row,
-            round.index,
-            planes
-        )));
-        let column = comptime!(other.as_ref().unwrap_or(nearest));
-        for a in comptime!(0..weights.len() as u32) {
-            let weights = comptime!(&weights[a as usize]);
-            let j = comptime!(c * t.rows + round.first_row + a);
-            sums[j] = unit_product::<F>(&weights, column, sums[j]);
+    let weights: Vec<_> = round.units.iter().map(|u| Weights::of::<F>(u, round.counts)).collect();
+    let column = |c: u32| Column::new::<F>(x, rows.x[c as usize], rows.per_row, round.index, planes);
+    let fenced = t.cols > 1 && planes == Planes::Two;
+    let mut next = None;
+    for c in 0..t.cols {
+        let own = (c > 0).then(|| next.take().unwrap_or_else(|| column(c)));
+        if fenced && t.rounds == 0 && c + 1 < t.cols {
+            next = Some(column(c + 1));
+        }
+        if fenced {
+            subgroup_barrier();
+        }
+        for (a, weights) in (0..).zip(&weights) {
+            let j = c * t.rows + round.first_row + a;
+            add_product::<F>(sums, weights, own.as_ref().unwrap_or(nearest), j);
         }
     }
+}
+
+#[device]
+fn add_product<F: PackedFormat>(
+    sums: &PlaceArray<f32, Local>,
+    weights: &Weights,
+    column: &Column,
+    #[comptime] j: u32,
+) {
+    sums[j] = unit_product::<F>(weights, column, sums[j]);
 }
 
 /// What a lane works on: the first unit of each row of W, the rows of x, the units of a row, and its number.
