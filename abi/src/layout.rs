@@ -73,6 +73,9 @@ pub struct KernelLayout {
     /// Whether a driver that can leave its checks of loads and stores out is to keep them: where something is comes from
     /// numbers in memory.
     pub checked: bool,
+    /// Whether it counts on which elements of a subgroup's 16 × 8 × 16 product of f16 an invocation holds: see
+    /// [`crate::MatrixCaps::fragments`].
+    pub fragments: bool,
 }
 
 impl KernelLayout {

@@ -97,6 +97,10 @@ pub struct MatrixCaps {
     pub max_dimension: u32,
     /// Bytes of workgroup memory that the driver takes for itself beside a workgroup's matrices.
     pub reserved_workgroup_bytes: u32,
+    /// Whether invocation l = 4g + t of a subgroup of 32 holds, of the 16 × 8 × 16 product of f16 that sums to f32: of the
+    /// left factor row g at depths 2t, 2t + 1, 2t + 8, 2t + 9, then row g + 8 at these; of the right one column g at these
+    /// depths; of the sums rows g, then g + 8, at columns 2t, 2t + 1.
+    pub fragments: bool,
 }
 
 /// A product whose shape is a multiple of `granularity.mnk`.
@@ -125,6 +129,7 @@ impl MatrixCaps {
             flexible: flexible.collect(),
             max_dimension: 1024,
             reserved_workgroup_bytes: 0,
+            fragments: false,
         }
     }
 
@@ -154,8 +159,7 @@ mod tests {
     fn a_fixed_shape_is_that_shape_and_a_flexible_one_its_multiples() {
         let smallest = MatrixProduct { scope: Scope::Workgroup, ..FIXED };
         let flexible = vec![FlexibleProduct { granularity: smallest, invocations: 128 }];
-        let caps =
-            MatrixCaps { fixed: vec![FIXED], flexible, max_dimension: 64, reserved_workgroup_bytes: 0 };
+        let caps = MatrixCaps { fixed: vec![FIXED], flexible, max_dimension: 64, ..MatrixCaps::default() };
         assert!(caps.multiplies(&FIXED, 32));
         assert!(!caps.multiplies(&MatrixProduct { mnk: [32, 16, 16], ..FIXED }, 32));
         let wide = MatrixProduct { mnk: [32, 64, 16], ..smallest };

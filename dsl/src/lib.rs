@@ -9,7 +9,8 @@
 //! Never: guesses a type, copies a block, panics on a kernel's mistake.
 //!
 //! Reading order: [`value`], [`place`], [`block`], [`ops`], [`control`], [`session`]; then [`builtin`], [`math`],
-//! [`subgroup`], [`push`], [`contract`], [`quant`], [`dims`], [`tile`], [`through`].
+//! [`subgroup`], [`push`], [`contract`], [`quant`], [`dims`], [`tile`],
+//! [`fragment`], [`through`].
 //!
 //! # A kernel
 //! ```
@@ -183,6 +184,7 @@ pub mod builtin;
 pub mod contract;
 pub mod control;
 pub mod dims;
+pub mod fragment;
 pub mod math;
 pub mod ops;
 mod overlay;
@@ -213,6 +215,7 @@ pub mod prelude {
         block::{Block, BlockRef, Buf, BufMut, Elem, Shared, stage_block, stage_table},
         builtin::*,
         dims::{Dim, dim},
+        fragment,
         math::*,
         ops::{bitcast, select},
         place::{At, Local, Place, PlaceArray, Rail, ReadOnly, ReadWrite, Target, Workgroup, Writable},

@@ -3,7 +3,7 @@
 //! A [`Tile`] has element, use, scope and named dimensions in its type, so what does not fit together is an error of
 //! rustc at the operand. The dimensions' numbers are known while staging: `dims!(BM = t.m)`. All invocations of the
 //! scope call these functions together. Which element an invocation holds is the device's; `t[i]` reaches the
-//! invocation's own.
+//! invocation's own, and [`crate::fragment`] says which they are where that is known.
 
 use std::marker::PhantomData;
 

@@ -296,6 +296,7 @@ mod tests {
             capabilities: Vec::new(),
             products: Vec::new(),
             checked,
+            fragments: false,
         };
         StagedKernel { name: "a kernel".into(), words: vec![1, 2, 3], source: SourceMap::default(), layout }
     }

@@ -69,6 +69,7 @@ fn assembled(text: &str, names: [&str; 3], local: u32) -> StagedKernel {
         capabilities: Vec::new(),
         products: Vec::new(),
         checked: false,
+        fragments: false,
     };
     StagedKernel { name: "foreign".to_owned(), words, source: SourceMap::default(), layout }
 }

@@ -10,6 +10,9 @@ struct CapsRow {
     flexible: Vec<FlexibleRow>,
     max_dimension: u32,
     reserved_workgroup_bytes: u32,
+    /// Files from before fragments have none.
+    #[serde(default)]
+    fragments: bool,
 }
 
 /// Scope and elements by the names that kernels give them.
@@ -67,6 +70,7 @@ pub(super) fn serialize<S: Serializer>(caps: &MatrixCaps, out: S) -> Result<S::O
         flexible: caps.flexible.iter().map(flexible).collect(),
         max_dimension: caps.max_dimension,
         reserved_workgroup_bytes: caps.reserved_workgroup_bytes,
+        fragments: caps.fragments,
     };
     row.serialize(out)
 }
@@ -83,6 +87,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<MatrixC
         flexible: flexible.map_err(D::Error::custom)?,
         max_dimension: row.max_dimension,
         reserved_workgroup_bytes: row.reserved_workgroup_bytes,
+        fragments: row.fragments,
     })
 }
 
@@ -96,10 +101,12 @@ mod tests {
 
     #[test]
     fn products_survive_the_file_and_unknown_names_do_not() {
-        let every = MatrixCaps::every();
+        let every = MatrixCaps { fragments: true, ..MatrixCaps::every() };
         let text = serde_json::to_string(&File(every.clone())).unwrap();
         let File(found) = serde_json::from_str(&text).unwrap();
         assert_eq!(found, every);
+        let File(older) = serde_json::from_str(&text.replacen(",\"fragments\":true", "", 1)).unwrap();
+        assert_eq!(older, MatrixCaps { fragments: false, ..every });
         let odd = serde_json::from_str::<File>(&text.replacen("\"f16\"", "\"f17\"", 1));
         assert!(odd.is_err_and(|why| why.to_string().contains("f17")));
     }

@@ -60,6 +60,7 @@ impl Assembler {
             capabilities: vec![Capability::Shader, Capability::VulkanMemoryModel],
             products: Vec::new(),
             checked: false,
+            fragments: false,
         };
         let mut it = Self {
             next: FIRST_FREE,

@@ -290,6 +290,8 @@ pub struct Stated {
     pub floor: Floor,
     /// Drivers are to check its loads and stores.
     pub checked: bool,
+    /// It counts on the order of a fragment's elements: `KernelLayout::fragments`.
+    pub fragments: bool,
 }
 
 /// One kernel variant.

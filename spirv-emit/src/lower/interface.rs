@@ -49,6 +49,7 @@ pub(super) fn layout(
         capabilities: capabilities.into_iter().collect(),
         products: products(module),
         checked: module.stated.checked,
+        fragments: module.stated.fragments,
     }
 }
 

@@ -130,6 +130,7 @@ impl Fixture {
             capabilities: vec![Capability::Shader],
             products: Vec::new(),
             checked: false,
+            fragments: false,
         };
         StagedKernel { name: "fixture".to_owned(), words, source, layout }
     }

@@ -159,6 +159,22 @@ mod bad {
         tile::store(other, y, 0, 16);
     }
 
+    #[kernel(local_size = 32, subgroup = 32, grid = 1)]
+    pub fn fragments(x: &Buf<u32>, y: &BufMut<Vec4<f32>>) {
+        dims!(M = 16, N = 16, K = 16);
+        let w = x[lane()];
+        let a = Tile::<f16, MatA, Sg, M, K>::of_words(w, w, w, w);
+        let b = Tile::<f16, MatB, Sg, K, N>::of_words(w, w); //~ E132 Tile
+        let sums = mul_add(a, b, Tile::<f32, Acc, Sg, M, N>::zero());
+        y[lane()] = fragment::sums(sums); //~ E132 fragment
+    }
+
+    #[kernel(local_size = 32, subgroup = 16, grid = 1)]
+    pub fn narrow_fragments(y: &BufMut<Vec4<f32>>) {
+        dims!(M = 16, N = 8);
+        y[global_id_x()] = fragment::sums(Tile::<f32, Acc, Sg, M, N>::zero()); //~ E133 fragment
+    }
+
     #[kernel(local_size = 8, grid = 1)]
     pub fn reuses(y: &BufMut<u32>) {
         let a = Shared::<u32>::new(8);
@@ -357,6 +373,7 @@ pub fn staged() -> Vec<(&'static str, Staged, Staged)> {
         Literals Indices Lengths Arithmetic Sizes Steps Dimensions HostJump Recursion MutualRecursion Unreachable
         Escape Unused Clusters Reuses BarrierInBranch BarrierAfterReturn BarrierInLoop SubgroupInBranch ManyInvocations MuchMemory
         BeyondTheArm Overlays Planes Renamed Captured FirstPlane
+        Fragments NarrowFragments
     };
     all.push(("Absent", bad::Absent::new(4).stage(), good::Absent::new(4).stage()));
     all

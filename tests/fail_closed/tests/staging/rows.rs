@@ -85,6 +85,7 @@ const ROWS: &[(&str, &[&str])] = &[
     ("a value outside its block", &["Escape"]),
     ("a value captured where none can be", &["Captured"]),
     ("named dimensions", &["dimension_undeclared", "Dimensions", "Renamed"]),
+    ("fragments of another shape or subgroup", &["Fragments", "NarrowFragments"]),
     ("arithmetic without a result", &["Arithmetic", "Sizes"]),
     ("a barrier that some invocations miss", &["BarrierInBranch", "BarrierAfterReturn", "BarrierInLoop"]),
     ("a subgroup operation that some lanes miss", &["SubgroupInBranch"]),

@@ -153,6 +153,22 @@ pub fn renamed(y: &BufMut<f32>) {
     tile::store(other, y, 0, 16);
 }
 
+#[kernel(local_size = 32, subgroup = 32, grid = 1)]
+pub fn fragments(x: &Buf<u32>, y: &BufMut<Vec4<f32>>) {
+    dims!(M = 16, N = 8, K = 16);
+    let w = x[lane()];
+    let a = Tile::<f16, MatA, Sg, M, K>::of_words(w, w, w, w);
+    let b = Tile::<f16, MatB, Sg, K, N>::of_words(w, w);
+    let sums = mul_add(a, b, Tile::<f32, Acc, Sg, M, N>::zero());
+    y[lane()] = fragment::sums(sums);
+}
+
+#[kernel(local_size = 32, subgroup = 32, grid = 1)]
+pub fn narrow_fragments(y: &BufMut<Vec4<f32>>) {
+    dims!(M = 16, N = 8);
+    y[global_id_x()] = fragment::sums(Tile::<f32, Acc, Sg, M, N>::zero());
+}
+
 #[kernel(local_size = 8, grid = 1)]
 pub fn reuses(y: &BufMut<u32>) {
     let a = Shared::<u32>::new(9);
