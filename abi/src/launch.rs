@@ -81,6 +81,17 @@ pub enum LaunchError {
         /// What it has of the same scope and elements.
         has: String,
     },
+    /// Fragments on a device that is not known to have them.
+    #[error(
+        "{kernel} expects the elements of a 16x8x16 product of f16 in the order of fragments; {device} is not known to \
+         have it; use a kernel that loads its matrices from memory"
+    )]
+    MissingFragments {
+        /// The kernel.
+        kernel: String,
+        /// The device.
+        device: String,
+    },
     /// A number over one of the device's limits.
     #[error("{kernel} needs {needed} {what}, {device} allows {allowed}")]
     OverLimit {
@@ -200,6 +211,9 @@ pub fn check_caps(caps: &DeviceCaps, kernel: &StagedKernel) -> Result<(), Launch
     if let Some(&product) = missing {
         let (device, has) = (caps.name.clone(), similar(caps, &product));
         return Err(LaunchError::MissingProduct { kernel: name(), product, device, has });
+    }
+    if layout.fragments && !caps.matrix.fragments {
+        return Err(LaunchError::MissingFragments { kernel: name(), device: caps.name.clone() });
     }
     let limits = &caps.limits;
     let by_workgroup = layout.products.iter().any(|p| p.scope == Scope::Workgroup);

@@ -107,13 +107,14 @@ fn run_kernel(variant: &Variant, kernel: &StagedKernel, device: &dyn Device, lon
     summary
 }
 
-/// Whether the device lacks what not every device has: a capability, a subgroup size, or the matrices that a kernel is
-/// cut for with the workgroup memory that goes with them.
+/// Whether the device lacks what not every device has: a capability, a subgroup size, fragments, or the matrices that
+/// a kernel is cut for with the workgroup memory that goes with them.
 fn is_lack(kernel: &StagedKernel, refusal: &LaunchError) -> bool {
     let of_matrices = !kernel.layout.products.is_empty();
     match refusal {
         LaunchError::MissingCapability { .. }
         | LaunchError::MissingProduct { .. }
+        | LaunchError::MissingFragments { .. }
         | LaunchError::SubgroupSize { .. } => true,
         LaunchError::OverLimit { .. } => of_matrices,
         _ => false,
