@@ -14,7 +14,10 @@ use crate::{
     buffers::Buffer,
     counters::Counters,
     decode::{self, DecodeError},
-    exec::memory::{Memory, View},
+    exec::{
+        matrix::fragment,
+        memory::{Memory, View},
+    },
     matrix::Sharing,
     options::{InterpOptions, SUBGROUP_SIZES},
     program::Program,
@@ -62,7 +65,8 @@ impl Interpreter {
             capabilities: Capability::ALL.iter().copied().collect(),
             subgroup_size: options.subgroup_size,
             subgroup_sizes: (SUBGROUP_SIZES[0], SUBGROUP_SIZES[SUBGROUP_SIZES.len() - 1]),
-            matrix: MatrixCaps::every(),
+            // Other sizes stand for the devices that keep the order to themselves.
+            matrix: MatrixCaps { fragments: options.subgroup_size == fragment::LANES, ..MatrixCaps::every() },
             limits: Limits {
                 max_invocations: MAX_INVOCATIONS,
                 max_local_size: [MAX_INVOCATIONS, MAX_INVOCATIONS, 64],
@@ -115,7 +119,7 @@ impl Interpreter {
             return Ok(Counters::default());
         }
         let (ids, memory) = state.bind(&program, d, width)?;
-        let run = Run::new(&program, memory, d.grid.0, &d.kernel.source, width, &self.options);
+        let run = Run::new(&program, memory, d.grid.0, d.kernel, width, &self.options);
         let (memory, printed, result) = run.finish();
         state.printed = printed;
         state.buffers.extend(ids.into_iter().zip(memory.buffers));

@@ -1,6 +1,6 @@
 //! A dispatch: workgroups in a shuffled order, their subgroups interleaved by chance between barriers.
 
-use kiln_abi::{Location, SourceMap, spirv::BuiltIn};
+use kiln_abi::{Location, SourceMap, StagedKernel, spirv::BuiltIn};
 
 use crate::{
     counters::Counters,
@@ -46,7 +46,7 @@ impl<'a> Run<'a> {
         program: &'a Program,
         memory: Memory<'a>,
         grid: [u32; 3],
-        source: &'a SourceMap,
+        kernel: &'a StagedKernel,
         width: u32,
         options: &InterpOptions,
     ) -> Self {
@@ -63,7 +63,7 @@ impl<'a> Run<'a> {
             counters: Counters::default(),
             order: options.reduce_order,
             matrices: File::new(program, Sharing::Workgroup),
-            mappings: Mappings::new(options.seed),
+            mappings: Mappings::new(options.seed, kernel.layout.fragments),
             workgroup: [0; 3],
             printed: Vec::new(),
         };
@@ -71,7 +71,7 @@ impl<'a> Run<'a> {
             machine,
             subgroups: subgroups.collect(),
             grid,
-            source,
+            source: &kernel.source,
             begun: Vec::new(),
             chance: Chance(options.seed),
             fuel: options.fuel,

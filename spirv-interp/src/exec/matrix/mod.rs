@@ -1,10 +1,12 @@
 //! Matrix instructions: who executes them together, what their operands are, and which lane holds which element.
 //!
 //! A matrix is one dense array for the whole scope. A lane's own elements are those that a permutation, drawn from the
-//! run's seed and the matrix type, deals to it; nothing but element access looks at it.
+//! run's seed and the matrix type, deals to it, but for fragments, whose order a kernel may count on; nothing but element
+//! access looks at it.
 
 mod callbacks;
 mod elements;
+pub(crate) mod fragment;
 mod lines;
 mod product;
 mod tensor;
@@ -101,18 +103,23 @@ impl File {
 #[derive(Debug)]
 pub(crate) struct Mappings {
     seed: u64,
+    /// Whether the kernel counts on the order of fragments; one that does not never meets it.
+    fragments: bool,
     known: HashMap<(Shape, u32), Rc<[u32]>>,
 }
 
 impl Mappings {
-    pub(crate) fn new(seed: u64) -> Self {
-        Mappings { seed, known: HashMap::new() }
+    pub(crate) fn new(seed: u64, fragments: bool) -> Self {
+        Mappings { seed, fragments, known: HashMap::new() }
     }
 
     /// For `n` invocations: element i of invocation k is entry `k + i × n`, if there is such an entry.
     fn of(&mut self, shape: Shape, n: u32) -> Rc<[u32]> {
-        let seed = self.seed;
+        let (seed, fragments) = (self.seed, self.fragments);
         Rc::clone(self.known.entry((shape, n)).or_insert_with(|| {
+            if let Some(order) = fragment::order(&shape, n).filter(|_| fragments) {
+                return order.into();
+            }
             let mut chance = drawn(seed, &shape, n);
             let mut order: Vec<u32> = (0..shape.len() as u32).collect();
             for k in (1..order.len()).rev() {
