@@ -50,6 +50,9 @@ fn probe(instance: &Instance, physical: vk::PhysicalDevice, index: usize) -> Pro
     let heaps = heaps(instance, physical, memory_budget);
     let kind = device_kind(base.device_type);
     let room = device_room(&heaps, kind);
+    let requires_subgroup_size = features.subgroup_size_control && details.required_in_compute;
+    let (smallest, largest) = details.subgroup_sizes;
+    let required = if requires_subgroup_size { smallest..=largest } else { 0..=0 };
     let info = DeviceInfo {
         index,
         caps: DeviceCaps {
@@ -59,7 +62,7 @@ fn probe(instance: &Instance, physical: vk::PhysicalDevice, index: usize) -> Pro
             capabilities: features.capabilities(details.subgroup_operations),
             subgroup_size: details.subgroup_size,
             subgroup_sizes: details.subgroup_sizes,
-            matrix: features.matrix.caps(instance, physical),
+            matrix: features.matrix.caps(instance, physical, (details.driver_id, required)),
             limits: limits(&base.limits, &details),
         },
         api: ApiVersion::from_raw(base.api_version),
@@ -72,7 +75,7 @@ fn probe(instance: &Instance, physical: vk::PhysicalDevice, index: usize) -> Pro
             let period_ns = base.limits.timestamp_period;
             (valid_bits > 0 && period_ns > 0.0).then_some(TimestampClock { period_ns, valid_bits })
         }),
-        requires_subgroup_size: features.subgroup_size_control && details.required_in_compute,
+        requires_subgroup_size,
         full_subgroups: features.full_subgroups,
         max_subgroups: details.max_subgroups,
         dot4_accelerated: features.integer_dot_product && details.dot4_accelerated,
@@ -122,6 +125,7 @@ fn reasons(api_version: u32, features: &Features, has_queue: bool) -> Vec<String
 /// What newer property structures say; older devices get the least that Vulkan promises.
 struct Details {
     driver: String,
+    driver_id: vk::DriverId,
     device_uuid: [u8; 16],
     driver_uuid: [u8; 16],
     subgroup_operations: vk::SubgroupFeatureFlags,
@@ -138,6 +142,7 @@ impl Details {
     fn base(base: &vk::PhysicalDeviceProperties) -> Self {
         Self {
             driver: format!("version {:#x}", base.driver_version),
+            driver_id: vk::DriverId::default(),
             device_uuid: [0; 16],
             driver_uuid: base.pipeline_cache_uuid,
             subgroup_operations: vk::SubgroupFeatureFlags::empty(),
@@ -172,6 +177,7 @@ impl Details {
         };
         Self {
             driver: driver.trim_end().to_string(),
+            driver_id: v12.driver_id,
             device_uuid: v11.device_uuid,
             driver_uuid: v11.driver_uuid,
             subgroup_operations: if in_compute {

@@ -3,7 +3,10 @@
 //! The structures of `VK_NV_cooperative_matrix2` and `VK_KHR_shader_bfloat16` are newer than the bindings, so they
 //! stand here as the Vulkan headers have them.
 
-use std::ffi::{CStr, c_void};
+use std::{
+    ffi::{CStr, c_void},
+    ops::RangeInclusive,
+};
 
 use ash::vk;
 use kiln_abi::{
@@ -151,11 +154,18 @@ impl MatrixFeatures {
         })
     }
 
-    /// The products that the device multiplies.
-    pub(crate) fn caps(&self, instance: &Instance, device: vk::PhysicalDevice) -> MatrixCaps {
+    /// What the device multiplies and what is known of its matrices. `driver`: whose it is, and the subgroup sizes that a
+    /// kernel can require of it.
+    pub(crate) fn caps(
+        &self,
+        instance: &Instance,
+        device: vk::PhysicalDevice,
+        driver: (vk::DriverId, RangeInclusive<u32>),
+    ) -> MatrixCaps {
         let mut caps = MatrixCaps::default();
         if self.khr {
             caps.fixed = fixed(instance, device);
+            caps.fragments = fragments(&caps.fixed, driver);
         }
         if let Some(flags) = self.nv2
             && (flags[FLEXIBLE] || flags[WORKGROUP_SCOPE])
@@ -171,6 +181,15 @@ impl MatrixFeatures {
         }
         caps
     }
+}
+
+/// Vulkan keeps from us which elements an invocation holds. This driver hands matrices of this shape as they are to the
+/// instruction that PTX calls `mma.m16n8k16`, whose operands NVIDIA documents (the left one's are here in the order of
+/// rows); the kernel `fragment_order` finds out where a driver differs.
+fn fragments(fixed: &[MatrixProduct], (driver, sizes): (vk::DriverId, RangeInclusive<u32>)) -> bool {
+    let elems = [MatrixElem::F16, MatrixElem::F16, MatrixElem::F32, MatrixElem::F32];
+    let product = MatrixProduct { scope: Scope::Subgroup, mnk: [16, 8, 16], elems };
+    driver == vk::DriverId::NVIDIA_PROPRIETARY && sizes.contains(&32) && fixed.contains(&product)
 }
 
 fn fixed(instance: &Instance, device: vk::PhysicalDevice) -> Vec<MatrixProduct> {
@@ -303,6 +322,18 @@ mod tests {
         assert_eq!(std::mem::offset_of!(Nv2Properties, workgroup_scope_reserved_shared_memory), 24);
         assert_eq!(std::mem::offset_of!(FlexibleProperties, workgroup_invocations), 16 + 9 * 4);
         assert_eq!(size_of::<FlexibleProperties>(), 56);
+    }
+
+    #[test]
+    fn fragments_are_one_driver_s_with_its_product_and_subgroup() {
+        let elems = [MatrixElem::F16, MatrixElem::F16, MatrixElem::F32, MatrixElem::F32];
+        let has = [MatrixProduct { scope: Scope::Subgroup, mnk: [16, 8, 16], elems }];
+        let nvidia = vk::DriverId::NVIDIA_PROPRIETARY;
+        assert!(fragments(&has, (nvidia, 32..=32)));
+        assert!(!fragments(&has, (vk::DriverId::MESA_NVK, 32..=32)));
+        assert!(!fragments(&has, (nvidia, 8..=16)));
+        let larger = [MatrixProduct { mnk: [16, 16, 16], ..has[0] }];
+        assert!(!fragments(&larger, (nvidia, 32..=32)));
     }
 
     #[test]
