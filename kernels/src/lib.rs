@@ -14,6 +14,7 @@ pub mod conformance;
 pub mod decode_each;
 mod fold;
 pub mod formats;
+pub mod fragment_order;
 pub mod gather_rows;
 pub mod gemm;
 pub mod gemv;

@@ -12,7 +12,7 @@ use crate::{
         Bf16, F16, F32, Format, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Mxfp4, Nvfp4,
         Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0, layout,
     },
-    gather_rows,
+    fragment_order, gather_rows,
     gemm::{self, decoded},
     gemv::{self, Arms, Choice, Form, Shape, Tile, Traits},
     get_rows::{self, GetRowsOperands, GetRowsPush},
@@ -225,6 +225,7 @@ impl Registry {
             attention::variants(),
             attention_khr::variants(),
             attention_tile::variants(),
+            fragment_order::variants(),
             gather_rows::variants(),
             gemm::variants(),
             // A format with one plane of scales, and one with two.

@@ -36,6 +36,15 @@ impl Random {
         (0..n).map(|_| self.unit()).collect()
     }
 
+    /// The numbers below `n`, each once, in any order.
+    pub fn order(&mut self, n: u16) -> Vec<u16> {
+        let mut all: Vec<u16> = (0..n).collect();
+        for i in 1..all.len() {
+            all.swap(i, self.below(i as u32 + 1) as usize);
+        }
+        all
+    }
+
     /// `n` random bytes.
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| self.bits().to_le_bytes()[0]).collect()

@@ -6,6 +6,7 @@
 mod add;
 mod attention;
 mod attention_halves;
+mod fragment_order;
 mod gemv;
 mod glu;
 pub mod kv;
@@ -23,6 +24,7 @@ use crate::conformance::{Content, Expected, F32_ROUNDOFF, gamma};
 pub use add::add;
 pub use attention::{AttentionShape, attention, attention_parts, joined_parts};
 pub use attention_halves::attention_of_halves;
+pub use fragment_order::fragment_order;
 pub use gemv::{Rows, gated, gemv};
 pub use glu::glu;
 pub use late::{late, scaled, squares};

@@ -37,7 +37,7 @@ impl Mock {
             capabilities: Capability::ALL.iter().copied().collect(),
             subgroup_size: 32,
             subgroup_sizes: (1, 128),
-            matrix: MatrixCaps::every(),
+            matrix: MatrixCaps { fragments: true, ..MatrixCaps::every() },
             limits: Limits {
                 max_invocations: u32::MAX,
                 max_local_size: [u32::MAX; 3],
@@ -171,6 +171,19 @@ fn a_device_without_a_capability_refuses_exactly_the_kernels_that_declare_it() {
     println!("{} kernels, refused without: {counts:?}", LAUNCHES.len());
     assert_eq!(counts[Capability::Shader.name()], LAUNCHES.len());
     assert!(counts.values().any(|&n| n > 0 && n < LAUNCHES.len()), "some kernels need what others do not");
+}
+
+#[test]
+fn a_device_without_fragments_refuses_exactly_the_kernels_that_count_on_them() {
+    let mock = Mock::new(|caps| caps.matrix.fragments = false);
+    let kernels = Registry::builtin();
+    let order = kernels.variants().find(|v| v.role == "fragment_order").unwrap().stage().unwrap();
+    let refused = LaunchError::MissingFragments { kernel: order.name.clone(), device: NAME.to_owned() };
+    assert_eq!(check_device(&mock, &order), Err(refused));
+    check_device(&Mock::new(|_| ()), &order).unwrap();
+    for (kernel, _) in LAUNCHES.iter().filter(|(kernel, _)| !kernel.layout.fragments) {
+        check_device(&mock, kernel).unwrap();
+    }
 }
 
 #[test]
