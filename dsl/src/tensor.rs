@@ -11,12 +11,14 @@ use crate::{
     block::Buf,
     builtin::barrier,
     math::{Vec2Methods, Vec4Methods, fma, pack_half, vec2, vec4},
-    ops::{add, bitand, cast, div, mul, rem, select, shl, shr},
+    ops::{add, bitand, div, mul, rem, select, shl, shr},
     place::{At, Path},
     session::with,
     table::{Asked, Entries, Table, field},
     value::{Ex, Read, Vec2, Vec4},
 };
+
+mod addresses;
 
 /// One field of a format as a device holds it: that field of every unit, or of every block, one after another.
 ///
@@ -288,6 +290,7 @@ impl Tensor {
             index,
             row: None,
             in_row: index,
+            behind: 0,
             first_field: None,
             tables,
             kept: RefCell::new(Vec::new()),
@@ -335,6 +338,8 @@ pub struct Unit {
     row: Option<Ex<u32>>,
     /// The index, or the number in that row.
     in_row: Ex<u32>,
+    /// Units from there to this one: see [`Unit::behind`].
+    behind: u32,
     /// Words of the first plane's field, where they are not found by the index.
     first_field: Option<Path>,
     tables: Tables,
@@ -357,6 +362,13 @@ pub fn loaded_words(planes: &[Plane]) -> usize {
 }
 
 impl Unit {
+    /// The unit that lies so many behind, whole blocks: an address has room for what is known of it, so that units which
+    /// are a known way apart are found by one.
+    pub fn behind(mut self, units: u32) -> Self {
+        self.behind += units;
+        self
+    }
+
     /// Loads every field now, 16 bytes at a time where they are that wide; words with a known index come from there.
     #[track_caller]
     pub fn load(mut self) -> Self {
@@ -503,61 +515,6 @@ impl Unit {
                 0
             }
         }
-    }
-
-    /// Where this unit's field begins, counted in `size` bytes.
-    #[track_caller]
-    fn start(&self, plane: usize, size: u32) -> Ex<u32> {
-        let Field { plane, first, .. } = &self.fields[plane];
-        let index = match plane.units {
-            0 if size == 1 => return *first,
-            0 => return shr(*first, number(size.ilog2())),
-            1 => self.index,
-            // The same for all rows but for what a row begins with.
-            units => match self.row {
-                Some(row) => add(div(row, number(units)), div(self.in_row, number(units))),
-                None => div(self.index, number(units)),
-            },
-        };
-        let index = match plane.bytes / size {
-            1 => index,
-            n => mul(index, number(n)),
-        };
-        match size {
-            1 => add(*first, index),
-            _ => add(shr(*first, number(size.ilog2())), index),
-        }
-    }
-
-    #[track_caller]
-    fn word_in_memory(&self, plane: usize, j: Ex<u32>) -> Ex<u32> {
-        if let (0, Some(field)) = (plane, self.first_field) {
-            return Ex::new(field.step(j.id).load(Location::caller()));
-        }
-        self.words.at(add(self.start(plane, 4), j)).read()
-    }
-
-    #[track_caller]
-    fn sixteen_bytes(&self, plane: usize, j: Ex<u32>) -> Ex<Vec4<u32>> {
-        let fours = self.words.view::<Vec4<u32>>();
-        fours.at(add(self.start(plane, 16), j)).read()
-    }
-
-    #[track_caller]
-    fn eight_bytes(&self, plane: usize, j: Ex<u32>) -> Ex<Vec2<u32>> {
-        let twos = self.words.view::<Vec2<u32>>();
-        twos.at(add(self.start(plane, 8), j)).read()
-    }
-
-    #[track_caller]
-    fn narrow(&self, plane: usize) -> Ex<u32> {
-        let pairs = self.words.view::<i16>();
-        let at = match self.fields[plane].plane.bytes {
-            2 => self.start(plane, 2),
-            _ => shr(self.start(plane, 1), number(1)),
-        };
-        // With the sign above: what some drivers load is that, and zeros are one more instruction.
-        cast::<u32, i16>(pairs.at(at).read())
     }
 }
 

@@ -247,7 +247,7 @@ fn dot4<F: Format + PackedFormat>(
         parts: o.sum.map(|sum| sum.squares.into()),
         p,
     };
-    let tile = tile.for_rows_of(p.k / F::UNIT, form);
+    let tile = tile.for_rows_of(p.m, p.k / F::UNIT, form);
     Call::new(GemvDot4::<F>::new(planes, tile, form), &args)
 }
 
@@ -264,9 +264,10 @@ where
     });
     let variant = |(tile, form): (Tile, Form)| {
         let own = move |mut shapes: Vec<(u32, u32, u32)>| {
-            // A known number of rounds is for rows of one length.
+            // A known number of rounds is for rows of one length, and as many as a lane group has.
             if tile.rounds > 0 {
-                shapes.iter_mut().for_each(|(_, _, k)| *k = tile.lanes * tile.rounds * F::UNIT);
+                let k = tile.lanes * tile.rounds * F::UNIT;
+                shapes.iter_mut().for_each(|shape| *shape = (shape.0, shape.1.max(tile.rows), k));
             }
             if form.is_late() { late_shapes::<F>(form) } else { shapes }
         };

@@ -8,15 +8,13 @@
 //! Numerics: the integer sums are exact; a group adds one rounded product and, with offsets, one more. The order of
 //! the sum over groups depends on (k, lanes) alone.
 
-use std::ops::Range;
-
 use kiln_dsl::{prelude::*, tensor::AskedTables};
 
 use super::{
-    Ends, Form, GemvPush, Tile,
+    Ends, Form, GemvPush, HELD_ROWS, Tile,
     dot4_operands::{Column, Weights, number},
     ends::{LATE, late_first, late_scales, store_block},
-    own_results, own_rows, row_start, store, tensor_words, tensors, x_row,
+    first_row, own_results, own_rows, row_start, store, tensor_words, tensors, x_row,
 };
 use crate::{
     activations::{BLOCK, FIELDS, Planes},
@@ -85,8 +83,9 @@ pub fn gemv_dot4<F: PackedFormat>(
     } else if p.rows > p.used && step_row >= n_rows(&step) {
         return;
     }
-    let (lane, row) = own_rows(comptime!(t));
-    let per_row = p.k / F::UNIT;
+    let (lane, own_row) = own_rows(comptime!(t));
+    let row = first_row(own_row, p.m, comptime!(t));
+    let per_row = if comptime!(t.rounds > 0) { comptime!(t.rounds * t.lanes) } else { p.k / F::UNIT };
     // Those of a single row are there before its sums are.
     let early = if comptime!(form.late && t.cols == 1) {
         late_first(&squares, x_row(step_row, r0, comptime!(0), p, comptime!(form)), p.k)
@@ -98,7 +97,9 @@ pub fn gemv_dot4<F: PackedFormat>(
     let mut up = [0.0; n_sums];
     let tensors = comptime!(tensors::<F>(w, v, p.units, form, t));
     let rows = comptime!(Rows {
-        starts: (0..t.rows).map(|a| own_start(row, a, p.m, expert, per_row)).collect(),
+        starts: (0..if t.rounds > 0 { 1 } else { t.rows })
+            .map(|a| own_start(row, a, p.m, expert, per_row))
+            .collect(),
         x: (0..t.cols).map(|c| x_row(step_row, r0, c, p, form)).collect(),
         per_row,
         lane,
@@ -128,7 +129,7 @@ pub fn gemv_dot4<F: PackedFormat>(
                 let next = comptime!(Round::new(tensor, &rows, add_step(first, t.ahead * t.lanes)));
                 let now = comptime!(if t.ahead == 0 { &next } else { &round });
                 // A column of x lives as long as its products: a lane that holds them all has room for little else.
-                let nearest = comptime!(Column::new::<F>(x, rows.x[0], rows.per_row, now.index, planes));
+                let nearest = comptime!(rows.column::<F>(x, 0, &now, planes, t));
                 comptime!(round_products::<F>(&sums, now, &nearest, x, &rows, planes, t));
                 for q in comptime!(1..t.ahead) {
                     move_up(&kept, comptime!(q), comptime!(t.words::<F>()));
@@ -153,7 +154,7 @@ pub fn gemv_dot4<F: PackedFormat>(
         }
     }
     if comptime!(form.ends == Ends::Rows) {
-        store(&gate, &up, row, r0, n, &bias, &y, p, comptime!(t), comptime!(form));
+        store(&gate, &up, row, own_row, r0, n, &bias, &y, p, comptime!(t), comptime!(form));
     } else {
         store_block(&gate, &up, r0, &residual, &gain, &y, &packed, &parts, p, comptime!(t), comptime!(form));
     }
@@ -174,8 +175,8 @@ fn fill_tables(tensor: &Tensor, asked: Option<AskedTables>) {
 
 /// All that a lane does where it knows its rounds, in steps: `walk` rows of a round, or everything.
 ///
-/// Nobody needs to wait at a barrier, but a driver moves no load behind it: without it, it keeps few on their way to
-/// save registers.
+/// Nobody needs to wait at the subgroup's barriers, but a driver moves no load behind them: without them, it keeps few on
+/// their way to save registers. Where a table is filled, that barrier is enough, and others cost 3 to 15 %.
 #[track_caller]
 fn in_steps<F: PackedFormat>(
     sums: &PlaceArray<f32, Local>,
@@ -191,30 +192,37 @@ fn in_steps<F: PackedFormat>(
     let ahead = if t.walk == 0 { steps } else { t.ahead.max(1) };
     // A table is asked for first: what is asked for later may come no sooner.
     let asked = tensor.ask_table();
+    let filled = if fills_early::<F>(t) { 0 } else { ahead };
     let (mut rounds, mut columns) = (Vec::new(), Vec::new());
     for step in 0..steps + ahead {
         if step < steps {
             let first = step % per_round * each;
-            let index = add_step(rows.lane, step / per_round * t.lanes);
+            let round = Round::whole(rows, step / per_round * t.lanes, first);
             // x before W: it is nearer, and does not wait for the number of an expert.
             if first == 0 {
-                columns.push(Column::new::<F>(x, rows.x[0], rows.per_row, index, planes));
+                columns.push(rows.column::<F>(x, 0, &round, planes, t));
             }
-            rounds.push(Round::whole(tensor, rows, index, first..first + each));
+            rounds.push(round.with_units(tensor, rows, each, t));
+        }
+        // What was asked for is on its way meanwhile.
+        if step == filled {
+            tensor.fill_table_with(&asked);
         }
         if step >= ahead {
-            if step < steps || step == ahead {
+            if !tensor.has_tables() && (step < steps || step == ahead) {
                 subgroup_barrier();
-            }
-            // The first steps are on their way meanwhile.
-            if step == ahead {
-                tensor.fill_table_with(&asked);
             }
             let now = step - ahead;
             let (round, column) = (&rounds[now as usize], &columns[(now / per_round) as usize]);
             round_products::<F>(sums, round, column, x, rows, planes, t);
         }
     }
+}
+
+/// Whether a table is filled as soon as a lane's first step is asked for, not all that are ahead: where entries are of two
+/// words and a lane has few rows. It was measured to lose elsewhere.
+fn fills_early<F: PackedFormat>(t: Tile) -> bool {
+    t.walk > 0 && t.rows <= HELD_ROWS && F::PLANES.iter().any(|plane| plane.is_table() && plane.entry > 1)
 }
 
 /// Adds the products of a round to the sums.
@@ -232,7 +240,7 @@ fn round_products<F: PackedFormat>(
     t: Tile,
 ) {
     let weights: Vec<_> = round.units.iter().map(|u| Weights::of::<F>(u, round.counts)).collect();
-    let column = |c: u32| Column::new::<F>(x, rows.x[c as usize], rows.per_row, round.index, planes);
+    let column = |c: u32| rows.column::<F>(x, c, round, planes, t);
     let fenced = t.cols > 1 && planes == Planes::Two;
     let mut next = None;
     for c in 0..t.cols {
@@ -260,12 +268,29 @@ fn add_product<F: PackedFormat>(
     sums[j] = unit_product::<F>(weights, column, sums[j]);
 }
 
-/// What a lane works on: the first unit of each row of W, the rows of x, the units of a row, and its number.
+/// What a lane works on: the first unit of each row of W, or of the first alone where rounds are known, the rows of x, the
+/// units of a row, and its number.
 struct Rows {
     starts: Vec<Ex<u32>>,
     x: Vec<Ex<u32>>,
     per_row: Ex<u32>,
     lane: Ex<u32>,
+}
+
+impl Rows {
+    /// What a round meets of row `c` of x.
+    #[track_caller]
+    fn column<F: PackedFormat>(
+        &self,
+        x: &Buf<Vec4<u32>>,
+        c: u32,
+        round: &Round,
+        planes: Planes,
+        t: Tile,
+    ) -> Column {
+        let known = (t.rounds > 0).then_some((t.rounds * t.lanes, round.behind));
+        Column::new::<F>(x, self.x[c as usize], (self.per_row, known), round.index, planes)
+    }
 }
 
 impl<'a> Read for &'a Rows {
@@ -283,6 +308,8 @@ fn own_start(row: u32, #[comptime] a: u32, m: u32, expert: u32, per_row: u32) ->
 /// The units of one round, a lane's of each row from the first on, loaded.
 struct Round {
     index: Ex<u32>,
+    /// Units from there to the round's.
+    behind: u32,
     first_row: u32,
     /// Whether the lane's units count, where some may not.
     counts: Option<Ex<bool>>,
@@ -295,14 +322,22 @@ impl Round {
     fn new(w: &Tensor, own: &Rows, first: Ex<u32>) -> Self {
         let (index, counts) = own_index(first, own.lane, own.per_row);
         let unit = |start: &Ex<u32>| w.unit_of_row(*start, index).load();
-        Round { index, first_row: 0, counts: Some(counts), units: own.starts.iter().map(unit).collect() }
+        let units = own.starts.iter().map(unit).collect();
+        Round { index, behind: 0, first_row: 0, counts: Some(counts), units }
     }
 
-    /// The same of some rows, where every lane has a unit.
+    /// The round of some rows, from `first_row` on, where every lane has a unit, and its first is `behind` of a row: not yet
+    /// loaded.
+    fn whole(own: &Rows, behind: u32, first_row: u32) -> Self {
+        Round { index: own.lane, behind, first_row, counts: None, units: Vec::new() }
+    }
+
+    /// The same with the units of so many rows loaded.
     #[track_caller]
-    fn whole(w: &Tensor, own: &Rows, index: Ex<u32>, rows: Range<u32>) -> Self {
-        let unit = |row: u32| w.unit_of_row(own.starts[row as usize], index).load();
-        Round { index, first_row: rows.start, counts: None, units: rows.map(unit).collect() }
+    fn with_units(self, w: &Tensor, own: &Rows, rows: u32, t: Tile) -> Self {
+        let behind = |row| row * t.rounds * t.lanes + self.behind;
+        let unit = |row| w.unit_of_row(own.starts[0], own.lane).behind(behind(row)).load();
+        Round { units: (self.first_row..self.first_row + rows).map(unit).collect(), ..self }
     }
 
     /// The same, its words asked for earlier.
@@ -314,7 +349,8 @@ impl Round {
         let unit = |start: &Ex<u32>| {
             w.unit_of_row(*start, index).with_loaded(words.by_ref().take(each).collect::<Vec<_>>())
         };
-        Round { index, first_row: 0, counts: Some(counts), units: own.starts.iter().map(unit).collect() }
+        let units = own.starts.iter().map(unit).collect();
+        Round { index, behind: 0, first_row: 0, counts: Some(counts), units }
     }
 
     fn words(&self) -> Vec<Ex<u32>> {

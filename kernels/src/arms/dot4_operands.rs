@@ -62,17 +62,23 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// The blocks of unit `i` of the `per_row` of a row of x.
+    /// The blocks of unit `i` of the `per_row` of a row of x; where these are `known`, of the unit so many behind.
     #[track_caller]
     pub(super) fn new<F: PackedFormat>(
         x: &Buf<Vec4<u32>>,
         row: Ex<u32>,
-        per_row: Ex<u32>,
+        (per_row, known): (Ex<u32>, Option<(u32, u32)>),
         i: Ex<u32>,
         planes: Planes,
     ) -> Self {
-        let n = F::UNIT / BLOCK;
-        let field = |block, field| x_word(x, row, (field, planes.fields()), per_row, i, (block, n));
+        let (n, fields) = (F::UNIT / BLOCK, planes.fields());
+        let field = |block, field| match known {
+            Some((units, behind)) => {
+                let more = (field * units + behind) * n + block;
+                known_word(x, row, i, (fields * units, n), more)
+            }
+            None => x_word(x, row, (field, fields), per_row, i, (block, n)),
+        };
         let block = |block| (0..planes.fields()).map(|f| field(block, f)).collect();
         Column { blocks: (0..n).map(block).collect(), planes }
     }
@@ -108,6 +114,19 @@ impl<'a> Read for &'a Column {
     fn read(&self) -> &'a Column {
         self
     }
+}
+
+/// The word `more` behind the first one of unit `i` of a row of x, which has so many units for all its fields, and so many
+/// words a unit: an address has room for what is known of it.
+#[device]
+fn known_word(
+    x: &Buf<Vec4<u32>>,
+    row: u32,
+    i: u32,
+    #[comptime] of: (u32, u32),
+    #[comptime] more: u32,
+) -> Vec4<u32> {
+    x[(row * comptime!(of.0) + i) * comptime!(of.1) + more]
 }
 
 /// A field of block `of.0` of the `of.1` that unit `i` has.

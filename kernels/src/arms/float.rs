@@ -89,5 +89,5 @@ pub fn gemv<F: TensorFormat>(
             }
         }
     }
-    store(&gate, &up, row, r0, n, &bias, &y, p, comptime!(t), comptime!(form));
+    store(&gate, &up, row, row, r0, n, &bias, &y, p, comptime!(t), comptime!(form));
 }

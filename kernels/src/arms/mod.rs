@@ -69,11 +69,11 @@ impl Tile {
         self.local / self.lanes * self.rows
     }
 
-    /// The same for rows of so many units: rounds are told where they are as many. Where two matrices are read, or norms
-    /// and blocks stand around the product, it was not measured to pay.
-    pub(crate) fn for_rows_of(self, units: u32, form: Form) -> Self {
+    /// The same for `m` rows of so many units: rounds are told where they are as many, and a lane group's rows are there.
+    /// Where two matrices are read, or norms and blocks stand around the product, it was not measured to pay.
+    pub(crate) fn for_rows_of(self, m: u32, units: u32, form: Form) -> Self {
         let plain = form.glu.is_none() && !form.late && form.ends == Ends::Rows;
-        let told = plain && self.lanes * self.rounds == units;
+        let told = plain && self.lanes * self.rounds == units && m >= self.rows;
         if told { self } else { self.untold() }
     }
 
@@ -259,6 +259,13 @@ fn x_row(step_row: u32, r0: u32, #[comptime] c: u32, #[push] p: GemvPush, #[comp
     if comptime!(form.experts) { select(p.sharing == 1, row, step_row) } else { row }
 }
 
+/// The first of the rows that a lane group multiplies, which owns those from `row` on: where rounds are known it has them
+/// all, the last ones of W where its own end beyond, so that rows are a known way apart.
+#[device]
+fn first_row(row: u32, m: u32, #[comptime] t: Tile) -> u32 {
+    if comptime!(t.rounds > 0) { min(row, m - t.rows) } else { row }
+}
+
 /// The first unit of row `row` of an expert's `m`; past the last row, the last row again: its sum is not stored.
 #[device]
 fn row_start(row: u32, m: u32, expert: u32, units_per_row: u32) -> u32 {
@@ -402,12 +409,14 @@ const GELU_CUBE: f32 = 0.044_715;
 
 /// Folds the sums of every row, applies what the form asks for, and stores.
 ///
-/// `gate` are the sums of W x for rows `row` on of W and `r0` on of y, which has `n`; `up` are those of V x.
+/// `gate` are the sums of W x for rows `row` on of W and `r0` on of y, which has `n`; `up` are those of V x. The lane group
+/// owns the rows from `own` on.
 #[device]
 fn store(
     gate: &PlaceArray<f32, Local>,
     up: &PlaceArray<f32, Local>,
     row: u32,
+    own: u32,
     r0: u32,
     n: u32,
     bias: &Buf<f32>,
@@ -423,7 +432,8 @@ fn store(
         for j in comptime!(0..t.split().0) {
             let sum = held(comptime!(j), comptime!(t));
             let (i, r) = (row + sum % t.rows, r0 + sum / t.rows);
-            if i < p.m && r < n {
+            let owned = if comptime!(t.rounds > 0) { i >= own } else { i < p.m };
+            if owned && r < n {
                 let at = r * p.stride + p.first + i;
                 let product = if comptime!(form.glu.is_some()) {
                     activate(gate[j], comptime!(form.glu.unwrap_or(Activation::Silu))) * up[j]

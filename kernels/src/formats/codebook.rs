@@ -108,10 +108,12 @@ pub fn negated(bytes: u32, ones: u32, at: u32) -> u32 {
     (bytes ^ (ones * (255 >> at))) + ones
 }
 
-/// `d · (0.5 + s) · 0.125` for the s in bits 19 to 22 of `word`: the sixteenths of a float from 1 on.
+/// `d · (0.5 + s) · 0.125` for the s in bits 19 to 22 of a word whose other bits are zero: the sixteenths of a float from 1
+/// on.
 #[device]
 pub fn two_scale(d: f32, word: u32) -> f32 {
-    fma(bitcast::<f32, u32>((word & 0x0078_0000) | 0x3f80_0000), d * 2.0, d * -1.9375)
+    // A sum, for the word was moved up: both are one instruction.
+    fma(bitcast::<f32, u32>(word + 0x3f80_0000), d * 2.0, d * -1.9375)
 }
 
 /// The codebook's bytes times `by`.

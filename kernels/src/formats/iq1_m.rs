@@ -111,9 +111,10 @@ impl PackedFormat for Iq1M {
     fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
         let (word, unit) = (u.word(2, group), u.in_block::<Iq1M>());
         let d = half_bits((u.word(2, 0) & 0xff) | (u.word(2, 1) << 8));
-        // 256 times the scale, by a float's bits: a conversion would need a shift more.
-        let scale = bitcast::<f32, u32>(((word >> (unit * 3)) & 0x700) | 0x4b00_0000) - 8_388_608.0;
-        let scale = fma(scale, d * TINY, d * 0.015_625);
+        // Eighths of a float from 1 on.
+        let own = (word >> (unit * 3)) & 0x700;
+        let eighths = bitcast::<f32, u32>((own << 12) + 0x3f80_0000);
+        let scale = fma(eighths, d * 0.25, d * -0.234_375);
         (scale, scale * -8.0)
     }
 
@@ -124,6 +125,3 @@ impl PackedFormat for Iq1M {
         shifted(entry, pack, (high & (1 << l)) * (SIXTEEN >> l))
     }
 }
-
-/// What makes twice 64ths of 256.
-const TINY: f32 = 1.0 / 8192.0;

@@ -98,7 +98,7 @@ impl PackedFormat for Iq1S {
 
     fn scale_offset(u: &Unit, _group: u32) -> (f32, f32) {
         // Eighths of a float from 1 on.
-        let eighths = bitcast::<f32, u32>(((u.sixteen(1) << 7) & 0x0070_0000) | 0x3f80_0000);
+        let eighths = bitcast::<f32, u32>(((u.sixteen(1) & 0xe000) << 7) + 0x3f80_0000);
         let d = half_bits(u.sixteen(2));
         let scale = fma(eighths, d * 0.25, d * -0.234_375);
         (scale, scale * -8.0)

@@ -97,7 +97,8 @@ impl PackedFormat for Iq2S {
     const OFFSET: bool = false;
 
     fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
-        (two_scale(half_bits(u.sixteen(2)), u.sixteen(1) << (11 - group * 4)), 0.0)
+        let own = u.sixteen(1) & (0xf00 << (group * 4));
+        (two_scale(half_bits(u.sixteen(2)), own << (11 - group * 4)), 0.0)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {

@@ -98,8 +98,9 @@ impl PackedFormat for Iq2Xs {
     fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
         // Neighbors have the bytes of a pair. A multiplication, for it is the same for all rows of a lane.
         let even = (u.in_block::<Iq2Xs>() & 1) == 0;
+        let own = select(even, 0xf << (group * 4), 0xf00 << (group * 4));
         let up = select(even, (1 << 19) >> (group * 4), (1 << 11) >> (group * 4));
-        (two_scale(half_bits(u.sixteen(2)), u.sixteen(1) * up), 0.0)
+        (two_scale(half_bits(u.sixteen(2)), (u.sixteen(1) & own) * up), 0.0)
     }
 
     fn lanes(u: &Unit, pack: u32) -> u32 {
