@@ -88,7 +88,7 @@ fn every_device_and_shape_has_its_arm_and_tile() {
     ];
     for (unit, packed, shape, caps, expected) in table {
         let choice = choose(
-            Traits { unit, packed, first: Plane::unit(16), planes: 2, table: 0, others: 0 },
+            Traits { unit, packed, first: Plane::unit(16), planes: 2, table: 0, others: 0, entry: 1 },
             shape,
             caps,
         );
@@ -106,7 +106,8 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     let phone = DeviceCaps { limits: Limits { max_workgroup_bytes: 16384, ..caps.limits }, ..caps.clone() };
     let on = |caps, table, exact, rows| {
         let shape = Shape { exact, ..shape(rows, 4096) };
-        let format = Traits { unit: 32, packed: true, first: Plane::unit(16), planes: 2, table, others: 0 };
+        let format =
+            Traits { unit: 32, packed: true, first: Plane::unit(16), planes: 2, table, others: 0, entry: 1 };
         let tile = choose(format, shape, caps).tile;
         (tile.lanes, tile.rows, tile.ahead, tile.local, tile.copies)
     };
@@ -117,7 +118,15 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     assert_eq!(on(&phone, 256, Exact::Two, 1), (32, 2, 1, 256, 1));
     assert_eq!(on(&caps, 256, Exact::Two, 8), (32, 4, 0, 64, 1));
     // A second table leaves the first its copies where a device has 32 KiB.
-    let two = Traits { unit: 32, packed: true, first: Plane::unit(8), planes: 3, table: 256, others: 256 };
+    let two = Traits {
+        unit: 32,
+        packed: true,
+        first: Plane::unit(8),
+        planes: 3,
+        table: 256,
+        others: 256,
+        entry: 1,
+    };
     assert_eq!([&caps, &phone].map(|caps| choose(two, shape(1, 4096), caps).tile.copies), [16, 1]);
     assert_eq!(on(&caps, 0, Exact::One, 1), (64, 2, 0, 256, 1));
     assert_eq!(on(&caps, 0, Exact::One, 8), (64, 8, 0, 64, 1));
@@ -128,8 +137,12 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
 fn tables_have_tiles_for_the_workgroups_of_a_launch_and_thin_units_are_read_ahead() {
     let caps = device("any", (32, 32), true);
     let on = |first, table, shape| {
-        let tile =
-            choose(Traits { unit: 32, packed: true, first, planes: 2, table, others: 0 }, shape, &caps).tile;
+        let tile = choose(
+            Traits { unit: 32, packed: true, first, planes: 2, table, others: 0, entry: 1 },
+            shape,
+            &caps,
+        )
+        .tile;
         (tile.lanes, tile.rows, tile.ahead, tile.local)
     };
     let of = |m, k| Shape { m, ..shape(1, k) };
@@ -149,7 +162,8 @@ fn known_rounds_are_asked_for_at_once() {
     let of = |planes, table, exact, rows, k| {
         let shape = Shape { exact, ..shape(rows, k) };
         let first = Plane::unit(16);
-        choose(Traits { unit: 32, packed: true, first, planes, table, others: 0 }, shape, &caps).tile
+        choose(Traits { unit: 32, packed: true, first, planes, table, others: 0, entry: 1 }, shape, &caps)
+            .tile
     };
     let rounds = |table, exact, rows, k| of(3, table, exact, rows, k).rounds;
     assert_eq!([2048, 4096, 12288, 4096 + 256, 1024].map(|k| rounds(0, Exact::Two, 1, k)), [2, 1, 0, 0, 0]);
@@ -200,8 +214,15 @@ fn rows_of_a_multiprocessor_share_a_small_table_where_there_is_room() {
         (&card, together_few, (32, 4, 64, 1, 0, 0)),
     ];
     for (caps, shape, expected) in table {
-        let format =
-            Traits { unit: 32, packed: true, first: Plane::unit(16), planes: 2, table: 256, others: 0 };
+        let format = Traits {
+            unit: 32,
+            packed: true,
+            first: Plane::unit(16),
+            planes: 2,
+            table: 256,
+            others: 0,
+            entry: 1,
+        };
         let choice = choose(format, shape, caps);
         let t = choice.tile;
         let found = (t.lanes, t.rows, t.local, t.copies, t.rounds, t.walk);
@@ -215,7 +236,8 @@ fn rows_of_a_multiprocessor_share_a_small_table_where_there_is_room() {
 fn thin_units_are_asked_for_at_once_or_in_steps() {
     let caps = device("any", (32, 32), true);
     let told = |unit, exact, rows, k| {
-        let thin = Traits { unit, packed: true, first: Plane::unit(8), planes: 2, table: 0, others: 0 };
+        let thin =
+            Traits { unit, packed: true, first: Plane::unit(8), planes: 2, table: 0, others: 0, entry: 1 };
         let tile = choose(thin, Shape { exact, ..shape(rows, k) }, &caps).tile;
         (tile.lanes, tile.rows, tile.local, tile.rounds, tile.walk)
     };
@@ -236,7 +258,8 @@ fn thin_units_are_asked_for_at_once_or_in_steps() {
 fn lanes_own_more_rows_of_light_thin_units_where_a_launch_has_many() {
     let caps = device("any", (32, 32), true);
     let on = |unit, planes, m, k| {
-        let thin = Traits { unit, packed: true, first: Plane::unit(8), planes, table: 0, others: 0 };
+        let thin =
+            Traits { unit, packed: true, first: Plane::unit(8), planes, table: 0, others: 0, entry: 1 };
         let choice = choose(thin, Shape { m, ..shape(1, k) }, &caps);
         let t = choice.tile;
         assert!(tiles(thin, choice.arm).contains(&t), "{t:?}");
@@ -255,7 +278,7 @@ fn three_rounds_of_wide_units_are_told_where_a_unit_is_heavy_or_rows_are_few() {
     let caps = device("any", (32, 32), true);
     let on = |bytes, planes, m| {
         let first = Plane::unit(bytes);
-        let wide = Traits { unit: 32, packed: true, first, planes, table: 0, others: 0 };
+        let wide = Traits { unit: 32, packed: true, first, planes, table: 0, others: 0, entry: 1 };
         let choice = choose(wide, Shape { m, ..shape(1, 12288) }, &caps);
         let t = choice.tile;
         assert!(tiles(wide, choice.arm).contains(&t), "{t:?}");
@@ -273,8 +296,15 @@ fn thin_units_with_a_small_table_have_more_lanes() {
     let any = device("any", (32, 32), true);
     let caps = DeviceCaps { limits: Limits { max_workgroup_bytes: 48 << 10, ..any.limits.clone() }, ..any };
     let told = |shape| {
-        let format =
-            Traits { unit: 32, packed: true, first: Plane::unit(8), planes: 3, table: 256, others: 0 };
+        let format = Traits {
+            unit: 32,
+            packed: true,
+            first: Plane::unit(8),
+            planes: 3,
+            table: 256,
+            others: 0,
+            entry: 1,
+        };
         let tile = choose(format, shape, &caps).tile;
         (tile.lanes, tile.rows, tile.local, tile.rounds, tile.walk)
     };
@@ -315,13 +345,15 @@ fn lanes_walk_over_their_units_where_a_table_is_long() {
         (&caps, 3, 2048, shape(8, 4096), (4, 64, 1, 0, 0)),
         (&caps, 3, 2048, Shape { exact: Exact::One, ..of(12288, 4096) }, (4, 256, 1, 0, 0)),
     ];
-    let thin = Traits { unit: 32, packed: true, first: Plane::unit(4), planes: 3, table: 2048, others: 0 };
+    let thin =
+        Traits { unit: 32, packed: true, first: Plane::unit(4), planes: 3, table: 2048, others: 0, entry: 1 };
     let t = choose(thin, of(4096, 4096), &caps).tile;
     assert_eq!((t.rows, t.local, t.copies, t.ahead, t.walk), (4, 256, 1, 1, 4));
     let t = choose(thin, experts, &caps).tile;
     assert_eq!((t.rows, t.local, t.copies, t.ahead, t.walk), (4, 256, 1, 1, 2));
     for (caps, planes, table, shape, expected) in table {
-        let format = Traits { unit: 32, packed: true, first: Plane::unit(8), planes, table, others: 0 };
+        let format =
+            Traits { unit: 32, packed: true, first: Plane::unit(8), planes, table, others: 0, entry: 1 };
         let choice = choose(format, shape, caps);
         let t = choice.tile;
         assert_eq!((t.rows, t.local, t.copies, t.rounds, t.walk), expected, "{shape:?}: {}", choice.reason);

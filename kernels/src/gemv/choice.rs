@@ -81,16 +81,19 @@ pub struct Traits {
     pub table: u32,
     /// Those of further ones.
     pub others: u32,
+    /// Words of an entry of the first.
+    pub entry: u32,
 }
 
 impl Traits {
     /// Those of a format.
     pub fn of<F: Format>() -> Self {
-        let mut tables = F::PLANES.iter().filter(|plane| plane.is_table()).map(|plane| plane.bytes / 4);
-        let (table, others) = (tables.next().unwrap_or(0), tables.sum());
+        let mut tables = F::PLANES.iter().filter(|plane| plane.is_table());
+        let (table, entry) = tables.next().map_or((0, 1), |plane| (plane.bytes / 4, plane.entry));
+        let others = tables.map(|plane| plane.bytes / 4).sum();
         let first = F::PLANES.first().copied().unwrap_or(Plane::unit(4));
         let planes = F::PLANES.iter().filter(|plane| !plane.is_table()).count() as u32;
-        Traits { unit: F::UNIT, packed: F::arms().is_packed(), first, planes, table, others }
+        Traits { unit: F::UNIT, packed: F::arms().is_packed(), first, planes, table, others, entry }
     }
 
     /// Whether a unit takes so few bytes that a round's loads leave the memory idle: the next round's go with them.
@@ -270,6 +273,9 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
         }
         Arm::Dot4(Planes::Two) if format.is_thin() => {
             const { &[known(64, 1, 0), known(64, 2, 0), known(64, 6, 4)] }
+        }
+        Arm::Dot4(Planes::Two) if format.is_long() && format.entry > 1 => {
+            const { &[known(64, 1, 4), known(64, 2, 4), known(64, 6, 2)] }
         }
         Arm::Dot4(Planes::Two) if format.is_long() => {
             const { &[known(64, 1, 4), known(64, 2, 4), known(64, 6, 4)] }
