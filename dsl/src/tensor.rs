@@ -146,7 +146,8 @@ pub trait PackedFormat: TensorFormat {
     const GROUP: u32;
     /// Whether any offset is not zero.
     const OFFSET: bool;
-    /// How many scales every offset is, where that is known: it takes no product of its own then.
+    /// `Some(-8.0)` where `scale_offset` always gives an offset of `-8.0 * scale` (and `OFFSET` is true): a product with rows
+    /// of x of two planes then takes it from the sum of x alone. It is worth stating where it is true.
     const CENTER: Option<f32> = None;
 
     /// Scale and offset of the group `group` of the unit.

@@ -175,6 +175,10 @@ impl Arms {
                 F::UNIT.is_multiple_of(32),
                 "`UNIT` of a packed format is whole blocks of 32 elements of x"
             );
+            assert!(
+                F::OFFSET || F::CENTER.is_none(),
+                "`CENTER` says what offsets are, and `OFFSET` that there are none"
+            );
         }
         let all = || {
             let on = |planes, launch| {

@@ -46,7 +46,7 @@ fn vectors(format: &FormatRow) -> Vectors {
     let path = folder().join(format!("{}.json", format.name.to_lowercase()));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| {
         let (folder, name) = (path.parent().unwrap().display(), format.name);
-        panic!("{}: {e}; `python3 make_blocks.py {name}` in {folder} makes it", path.display())
+        panic!("{}: {e}; make_blocks.py in {folder} makes it, as step 2 of \"Add a quantization format\" in CONTRIBUTING.md says for {name}", path.display())
     });
     serde_json::from_str(&text).unwrap()
 }

@@ -108,7 +108,7 @@ const QS: usize = 2;
 const _: () = assert!(QS + 32 == {ty}::GEOMETRY.bytes() as usize);
 
 impl HostFormat for {ty} {{
-    // FILL IN: ggml's type id.
+    // FILL IN: ggml's type id; for a format of one's own any number from 0x7e57_0000 on.
     const ID: u32 = 0x7fff_ffff;
     const NAME: &'static str = \"{upper}\";
     // FILL IN: elements and bytes of a block.
@@ -161,7 +161,8 @@ impl TensorFormat for {ty} {{
 
 #[device]
 impl PackedFormat for {ty} {{
-    // FILL IN: elements that share a scale, 16 or 32; whether they have an offset, which `scale_offset` then gives.
+    // FILL IN: elements that share a scale, 16 or 32; whether they have an offset, which `scale_offset` then gives
+    // (and `CENTER` beside them, where it is the same number of scales everywhere).
     const GROUP: u32 = 32;
     const OFFSET: bool = false;
 

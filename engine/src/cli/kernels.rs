@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use kiln_abi::launch::check_device;
 use kiln_abi::{Device, StageErrors, StagedKernel};
-use kiln_kernels::conformance::{Report, check};
-use kiln_kernels::{Registry, Variant, disassemble, is_format};
+use kiln_kernels::conformance::{Report, check, check_format};
+use kiln_kernels::{FormatRow, Registry, Variant, disassemble, is_format};
 use kiln_runtime::{Gpu, RuntimeOptions};
 use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
 
@@ -106,6 +106,9 @@ pub(super) enum Refusal {
     /// Kernels that differ from their references.
     #[error("{failed} of {of} kernels failed on {device}")]
     Failed { failed: usize, of: usize, device: String },
+    /// A format does not keep what its host side promises.
+    #[error("the layout or the offsets of {format} are not what `Format` promises, as the line above says")]
+    BrokenFormat { format: &'static str },
     /// The options exclude each other.
     #[error(
         "no kernel has this name, format and role at once; `kiln kernels list` takes --format and --role too"
@@ -268,6 +271,9 @@ fn check_all(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
     if variants.is_empty() {
         return Err(Refusal::NoneLeft.into());
     }
+    if let Some(row) = args.only.format.as_deref().and_then(|name| of_name(&context.registry, name)) {
+        promises_kept(row)?;
+    }
     let device = open(context, args)?;
     let (of, device_name) = (variants.len(), device.caps().name.clone());
     let (mut passed, mut failed) = (0, 0);
@@ -284,6 +290,21 @@ fn check_all(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
         (0, 0) => Err(Refusal::NoneRan { of, device: device_name }.into()),
         (_, 0) => Ok(()),
         (_, failed) => Err(Refusal::Failed { failed, of, device: device_name }.into()),
+    }
+}
+
+fn of_name<'r>(registry: &'r Registry, name: &str) -> Option<&'r FormatRow> {
+    registry.formats().find(|row| is_format(row.name, name))
+}
+
+/// What a format's host side promises; kernels of a broken one would say less about it.
+fn promises_kept(row: &FormatRow) -> Result<(), Failure> {
+    match check_format(row) {
+        Ok(()) => print(&format!("ok       layout and offsets of {}\n", row.name)),
+        Err(why) => {
+            print(&format!("failed   layout and offsets of {}: {why}\n", row.name))?;
+            Err(Refusal::BrokenFormat { format: row.name }.into())
+        }
     }
 }
 
@@ -382,6 +403,16 @@ mod tests {
         let parts: Vec<String> = names("get_rows<Q").unwrap();
         assert!(parts.len() > 1 && parts.iter().all(|name| name.starts_with("get_rows<Q")), "{parts:?}");
         assert!(names("no kernel is called this").is_err());
+    }
+
+    #[test]
+    fn a_format_that_breaks_its_promises_is_refused_before_its_kernels_run() {
+        let registry = Registry::builtin();
+        let mut row = of_name(&registry, "q4_0").unwrap().clone();
+        assert!(promises_kept(&row).is_ok());
+        row.offsets = |blocks| vec![1e6; blocks.len() / 18 * 32];
+        let why = promises_kept(&row).unwrap_err().to_string();
+        assert!(why.contains("offsets of Q4_0"), "{why}");
     }
 
     /// The kernel `add` with its cases after `change`, on the interpreter.
