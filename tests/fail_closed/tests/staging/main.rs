@@ -5,7 +5,11 @@ mod mistakes;
 mod rows;
 mod twins;
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use kernels::staged;
 
@@ -36,12 +40,20 @@ fn errors_stand_at_the_users_token_all_at_once() {
     assert!(missing.is_empty() && surplus.is_empty(), "missing {missing:?}, surplus {surplus:?}");
 }
 
+/// The texts of a folder's files and of those of its folders.
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+fn texts(folder: &Path) -> Vec<String> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let of = |path: PathBuf| {
+        if path.is_dir() { texts(&path) } else { vec![fs::read_to_string(path).unwrap()] }
+    };
+    paths.flat_map(of).collect()
+}
+
 #[test]
 fn every_code_of_the_language_has_a_fixture() {
-    let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dsl/src");
-    let texts =
-        std::fs::read_dir(sources).unwrap().map(|f| std::fs::read_to_string(f.unwrap().path()).unwrap());
-    let codes: BTreeSet<String> = texts
+    let codes: BTreeSet<String> = texts(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dsl/src"))
+        .into_iter()
         .flat_map(|text| text.split('"').map(str::to_owned).collect::<Vec<_>>())
         .filter(|s| s.len() == 4 && s.starts_with('E') && s[1..].chars().all(|c| c.is_ascii_digit()))
         .collect();
