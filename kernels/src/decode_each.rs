@@ -23,7 +23,7 @@ pub struct DecodeEachPush {
 
 const LOCAL_SIZE: u32 = 64;
 /// Below it an element's scale may be below the normal numbers.
-const TINY: f32 = 128.0 * f32::MIN_POSITIVE;
+pub(crate) const TINY: f32 = 128.0 * f32::MIN_POSITIVE;
 
 /// The kernel.
 #[kernel(local_size = LOCAL_SIZE, grid = [p.n.div_ceil(LOCAL_SIZE)])]

@@ -21,7 +21,7 @@ use crate::{
     conformance::{Buffer, Case, Content, Expected, Random, SENTINEL, f32_bytes, random_blocks, u32_bytes},
     formats::layout,
     late_norm::late,
-    reference,
+    offset_each, reference,
     step::{StepRow, step_block},
 };
 
@@ -187,7 +187,8 @@ impl Arms {
                 })
             };
             let float = variants::<F, _>(Arm::Float, float::<F>, Gemv::<F>::new);
-            [float, on(Planes::One, one_plane::<F>), on(Planes::Two, two_planes::<F>)].concat()
+            let (one, two) = (on(Planes::One, one_plane::<F>), on(Planes::Two, two_planes::<F>));
+            [offset_each::variants::<F>(), float, one, two].concat()
         };
         Arms { float: float::<F>, packed: Some([one_plane::<F>, two_planes::<F>]), cases: all }
     }

@@ -27,6 +27,7 @@ pub mod kv_store;
 pub mod kv_type;
 pub mod late_norm;
 pub mod norm;
+pub mod offset_each;
 pub mod read_all;
 pub mod reference;
 pub mod registry;

@@ -48,7 +48,7 @@ pub struct FormatRow {
     pub get_rows: fn(GetRowsOperands, GetRowsPush) -> Call,
     /// Bytes on a device of that many elements.
     pub device_bytes: fn(u64) -> u64,
-    /// What each element of whole blocks has beside `scale * q`.
+    /// What each element of whole blocks has beside `scale * q`, as `Format::offset` says.
     pub offsets: fn(&[u8]) -> Vec<f32>,
     /// How a tensor of that many elements comes to a device.
     pub repack: fn(u64) -> Repack,

@@ -134,7 +134,8 @@ impl Format for {ty} {{
     }}
 
     // FILL IN: the bit of a block that is bit `bit` of plane `plane`; `layout` has the usual orders (nibbles, pairs of
-    // bits, halves), `q5_0.rs` and `q6_k.rs` use them. `offset` beside it, where elements have one.
+    // bits, halves), `q5_0.rs` and `q6_k.rs` use them. `offset` beside it, where elements have
+    // one: what `scale_offset` below gives.
     fn source(plane: usize, _: usize, bit: usize) -> Option<usize> {{
         match plane {{
             0 => Some(8 * QS + bit),

@@ -93,6 +93,72 @@ fn a_wrong_decode_fails_in_every_role_that_decodes() {
     }
 }
 
+/// The same weights, whose offset the host takes for twice what kernels have.
+struct TwiceOff;
+
+impl HostFormat for TwiceOff {
+    const ID: u32 = Ternary::ID + 2;
+    const NAME: &'static str = "TWICE_OFF";
+    const GEOMETRY: BlockGeometry = Ternary::GEOMETRY;
+
+    fn dequantize(block: &[u8], out: &mut [f32]) {
+        Ternary::dequantize(block, out);
+    }
+}
+
+impl Format for TwiceOff {
+    fn arms() -> Arms {
+        Arms::packed::<Self>()
+    }
+
+    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+        Ternary::source(plane, unit, bit)
+    }
+
+    fn offset(block: &[u8], i: usize) -> f32 {
+        2.0 * Ternary::offset(block, i)
+    }
+}
+
+#[device]
+impl TensorFormat for TwiceOff {
+    const BLK: u32 = Ternary::BLK;
+    const UNIT: u32 = Ternary::UNIT;
+    const PLANES: &'static [Plane] = Ternary::PLANES;
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        Ternary::decode4(&u, at)
+    }
+}
+
+#[device]
+impl PackedFormat for TwiceOff {
+    const GROUP: u32 = Ternary::GROUP;
+    const OFFSET: bool = true;
+
+    fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
+        Ternary::scale_offset(&u, group)
+    }
+
+    fn lanes(u: &Unit, pack: u32) -> u32 {
+        Ternary::lanes(&u, pack)
+    }
+}
+
+/// Products pass: a wrong offset only widens what they may be off by.
+#[test]
+fn an_offset_that_kernels_do_not_have_is_seen() {
+    let variants = of(&Registry::builtin().with::<TwiceOff>().unwrap(), TwiceOff::NAME);
+    let interpreter = Interpreter::new(InterpOptions::default());
+    let failures = |kernel| {
+        let own = variants.iter().filter(|v| v.name.starts_with(kernel)).take(1);
+        run_those(own, &interpreter, false).failures
+    };
+    assert!(failures("gemv_dot4").is_empty(), "{:?}", failures("gemv_dot4"));
+    let why = failures("offset_each").concat();
+    assert!(why.contains("`Format::offset` expected of `PackedFormat::scale_offset`"), "{why}");
+}
+
 #[test]
 fn its_program_lists_its_kernels() {
     let list = Command::new(env!("CARGO_BIN_EXE_kiln-ternary-format"))

@@ -76,6 +76,7 @@ impl Format for Iq1M {
         }
     }
 
+    // As in IQ1_S.
     fn offset(block: &[u8], i: usize) -> f32 {
         let (word, group) = (u16_at(block, SCALES + 2 * (i / 64)), i / 16);
         -SHIFT * d(block) * f32::from(2 * (word >> (3 * (group % 4)) & 7) + 1)

@@ -64,6 +64,7 @@ impl Format for Iq1S {
         }
     }
 
+    // A device's scale is a 64th of this one, and its offset minus eight of those.
     fn offset(block: &[u8], i: usize) -> f32 {
         let qh = u16_at(block, QH + 2 * (i / 32));
         -SHIFT * f16_at(block, 0) * f32::from(2 * (qh >> 12 & 7) + 1)

@@ -80,7 +80,9 @@ pub trait Format: HostFormat + TensorFormat {
     /// How kernels multiply with it: `Arms::packed::<Self>()` for a packed format, else `Arms::plain::<Self>()`.
     fn arms() -> Arms;
 
-    /// What element `i` of a block has beside `scale * q`.
+    /// What element `i` of a block has beside `scale * q`: of a packed format the very offset that
+    /// `PackedFormat::scale_offset` gives for its group, whatever scale and q are there. Bounds of its products are as wide
+    /// as it says, so that the kernel `offset_each` holds one against the other. Without `PackedFormat` nobody asks for it.
     fn offset(block: &[u8], i: usize) -> f32 {
         let _ = (block, i);
         0.0
