@@ -135,7 +135,7 @@ pub fn pack_halves(a: Vec4<f32>, b: Vec4<f32>) -> Vec4<u32> {
 /// A format that an integer dot product can use: an element is `scale * q + offset` with an 8-bit `q`.
 ///
 /// A unit has 32 or 64 elements, one or two of the blocks of 32 in which a row of x comes, in groups of `GROUP` with one
-/// scale and one offset; `q` is signed.
+/// scale and one offset. `q` is signed, from -128 to 127.
 #[device]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no packed integer lanes",

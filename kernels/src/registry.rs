@@ -10,7 +10,8 @@ use crate::{
     decode_each,
     formats::{
         Bf16, F16, F32, Format, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Mxfp4, Nvfp4,
-        Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0, layout,
+        Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0,
+        layout::{self, LayoutError},
     },
     fragment_order, gather_rows,
     gemm::{self, decoded},
@@ -50,6 +51,8 @@ pub struct FormatRow {
     pub device_bytes: fn(u64) -> u64,
     /// What each element of whole blocks has beside `scale * q`, as `Format::offset` says.
     pub offsets: fn(&[u8]) -> Vec<f32>,
+    /// Whether its planes are a rearrangement of its blocks.
+    pub layout: fn() -> Result<(), LayoutError>,
     /// How a tensor of that many elements comes to a device.
     pub repack: fn(u64) -> Repack,
     /// Whether blocks are coded anew on their way to a device.
@@ -67,6 +70,10 @@ impl FormatRow {
             assert!(
                 F::BLK == F::GEOMETRY.elements(),
                 "`BLK` is the elements of a block, as `GEOMETRY` has them"
+            );
+            assert!(
+                F::BLK.is_multiple_of(F::UNIT) || F::UNIT.is_multiple_of(F::BLK),
+                "`UNIT` divides `BLK` or is a multiple of it"
             );
         }
         let arms = F::arms();
@@ -91,6 +98,7 @@ impl FormatRow {
             get_rows: get_rows::call::<F>,
             device_bytes: layout::device_bytes::<F>,
             offsets: gemv::offsets::<F>,
+            layout: layout::check::<F>,
             repack: Repack::of::<F>,
             recoded: F::RECODING.is_some(),
             pack: layout::pack::<F>,

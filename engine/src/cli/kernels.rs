@@ -68,7 +68,8 @@ struct EmitArgs {
     words: Option<PathBuf>,
 }
 
-/// Run kernels on known inputs and compare with their plain-Rust references, one line for each kernel.
+/// Run kernels on known inputs and compare with their plain-Rust references, one line for each kernel; before them one for
+/// the layout of each of their formats.
 #[derive(clap::Args)]
 struct CheckArgs {
     /// A kernel, as `kiln kernels list` names it, a part of names, or a format [default: all]
@@ -271,9 +272,8 @@ fn check_all(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
     if variants.is_empty() {
         return Err(Refusal::NoneLeft.into());
     }
-    if let Some(row) = args.only.format.as_deref().and_then(|name| of_name(&context.registry, name)) {
-        promises_kept(row)?;
-    }
+    let formats = context.registry.formats();
+    promises_kept(formats.filter(|row| variants.iter().any(|v| v.format == Some(row.name))))?;
     let device = open(context, args)?;
     let (of, device_name) = (variants.len(), device.caps().name.clone());
     let (mut passed, mut failed) = (0, 0);
@@ -293,19 +293,19 @@ fn check_all(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
     }
 }
 
-fn of_name<'r>(registry: &'r Registry, name: &str) -> Option<&'r FormatRow> {
-    registry.formats().find(|row| is_format(row.name, name))
-}
-
-/// What a format's host side promises; kernels of a broken one would say less about it.
-fn promises_kept(row: &FormatRow) -> Result<(), Failure> {
-    match check_format(row) {
-        Ok(()) => print(&format!("ok       layout of {}\n", row.name)),
-        Err(why) => {
-            print(&format!("failed   layout of {}: {why}\n", row.name))?;
-            Err(Refusal::BrokenFormat { format: row.name }.into())
+/// What the host sides of formats promise; kernels of a broken one would say less about it.
+fn promises_kept<'r>(formats: impl Iterator<Item = &'r FormatRow>) -> Result<(), Failure> {
+    let mut first = Ok(());
+    for row in formats {
+        match check_format(row) {
+            Ok(()) => print(&format!("ok       layout of {}\n", row.name))?,
+            Err(why) => {
+                print(&format!("failed   layout of {}: {why}\n", row.name))?;
+                first = first.and(Err(Refusal::BrokenFormat { format: row.name }.into()));
+            }
         }
     }
+    first
 }
 
 fn open(context: &Context, args: &CheckArgs) -> Result<Box<dyn Device>, Failure> {
@@ -408,10 +408,10 @@ mod tests {
     #[test]
     fn a_format_that_breaks_its_promises_is_refused_before_its_kernels_run() {
         let registry = Registry::builtin();
-        let mut row = of_name(&registry, "q4_0").unwrap().clone();
-        assert!(promises_kept(&row).is_ok());
+        assert!(promises_kept(registry.formats()).is_ok());
+        let mut row = registry.format_named("Q4_0").unwrap().clone();
         row.unpack = |_, n_blocks| vec![0; n_blocks * 18];
-        let why = promises_kept(&row).unwrap_err().to_string();
+        let why = promises_kept([&row].into_iter().chain(registry.formats())).unwrap_err().to_string();
         assert!(why.contains("layout of Q4_0"), "{why}");
     }
 

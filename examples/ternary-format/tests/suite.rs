@@ -93,56 +93,82 @@ fn a_wrong_decode_fails_in_every_role_that_decodes() {
     }
 }
 
-/// The same weights, whose offset the host takes for twice what kernels have.
-struct TwiceOff;
+/// A format of the same bytes and kernels with another `offset` or `source` on the host.
+macro_rules! ternary {
+    ($name:ident, $id:expr, $offset:expr, $source:expr) => {
+        struct $name;
 
-impl HostFormat for TwiceOff {
-    const ID: u32 = Ternary::ID + 2;
-    const NAME: &'static str = "TWICE_OFF";
-    const GEOMETRY: BlockGeometry = Ternary::GEOMETRY;
+        impl HostFormat for $name {
+            const ID: u32 = Ternary::ID + $id;
+            const NAME: &'static str = stringify!($name);
+            const GEOMETRY: BlockGeometry = Ternary::GEOMETRY;
 
-    fn dequantize(block: &[u8], out: &mut [f32]) {
-        Ternary::dequantize(block, out);
-    }
+            fn dequantize(block: &[u8], out: &mut [f32]) {
+                Ternary::dequantize(block, out);
+            }
+        }
+
+        impl Format for $name {
+            fn arms() -> Arms {
+                Arms::packed::<Self>()
+            }
+
+            fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
+                $source(plane, Ternary::source(plane, unit, bit))
+            }
+
+            fn offset(block: &[u8], i: usize) -> f32 {
+                $offset * Ternary::offset(block, i)
+            }
+        }
+
+        #[device]
+        impl TensorFormat for $name {
+            const BLK: u32 = Ternary::BLK;
+            const UNIT: u32 = Ternary::UNIT;
+            const PLANES: &'static [Plane] = Ternary::PLANES;
+
+            fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+                Ternary::decode4(&u, at)
+            }
+        }
+
+        #[device]
+        impl PackedFormat for $name {
+            const GROUP: u32 = Ternary::GROUP;
+            const OFFSET: bool = true;
+
+            fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
+                Ternary::scale_offset(&u, group)
+            }
+
+            fn lanes(u: &Unit, pack: u32) -> u32 {
+                Ternary::lanes(&u, pack)
+            }
+        }
+    };
 }
 
-impl Format for TwiceOff {
-    fn arms() -> Arms {
-        Arms::packed::<Self>()
+ternary!(TwiceOff, 2, 2.0, |_, bit| bit);
+ternary!(Beyond, 3, 1.0, |plane, bit: Option<usize>| bit.map(|bit| bit + 80 * plane));
+ternary!(Again, 4, 1.0, |plane, bit: Option<usize>| bit.map(|bit| bit + 16 * plane));
+ternary!(Lost, 5, 1.0, |plane, bit: Option<usize>| bit.filter(|_| plane == 0));
+
+/// What is wrong with a layout is told by the bits of one block and the call of `source` that names them.
+#[test]
+fn a_bit_beyond_a_block_twice_or_never_is_named() {
+    fn why<F: Format>() -> String {
+        let registry = Registry::builtin().with::<F>().unwrap();
+        check_format(registry.format_named(F::NAME).unwrap()).unwrap_err()
     }
-
-    fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
-        Ternary::source(plane, unit, bit)
-    }
-
-    fn offset(block: &[u8], i: usize) -> f32 {
-        2.0 * Ternary::offset(block, i)
-    }
-}
-
-#[device]
-impl TensorFormat for TwiceOff {
-    const BLK: u32 = Ternary::BLK;
-    const UNIT: u32 = Ternary::UNIT;
-    const PLANES: &'static [Plane] = Ternary::PLANES;
-
-    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
-        Ternary::decode4(&u, at)
-    }
-}
-
-#[device]
-impl PackedFormat for TwiceOff {
-    const GROUP: u32 = Ternary::GROUP;
-    const OFFSET: bool = true;
-
-    fn scale_offset(u: &Unit, group: u32) -> (f32, f32) {
-        Ternary::scale_offset(&u, group)
-    }
-
-    fn lanes(u: &Unit, pack: u32) -> u32 {
-        Ternary::lanes(&u, pack)
-    }
+    let beyond = why::<Beyond>();
+    let last = "source(1, 0, 0) is bit 80, and the last is bit 79 of a block (bit 7 of byte 9): ";
+    assert!(beyond.starts_with(last), "{beyond}");
+    let again = why::<Again>();
+    let twice = "bit 16 of a block (bit 0 of byte 2) has two places, source(0, 0, 0) and source(1, 0, 0)";
+    assert!(again.starts_with(twice), "{again}");
+    let lost = why::<Lost>();
+    assert!(lost.starts_with("bit 0 of a block (bit 0 of byte 0) has no place"), "{lost}");
 }
 
 /// Products pass: a wrong offset only widens what they may be off by.

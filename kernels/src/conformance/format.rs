@@ -1,5 +1,7 @@
 //! What a format's host side promises, beside its kernels: its layout on a device.
 
+use std::fmt;
+
 use super::Random;
 use crate::FormatRow;
 
@@ -8,17 +10,16 @@ const LARGER: f64 = 0.05;
 /// Elements of a matrix that are many for any format.
 const MANY: u64 = 2048 * 4096;
 
-/// Checks a format's layout: packing is undone, each bit of a block counts, and a device's copy is at most 5 % larger than
-/// the file's. What it decodes to, and its offsets, are held against its kernels by the cases of its variants.
+/// Checks a format's layout: each bit of a block has one place, packing is undone, and a device's copy is at most 5 % larger
+/// than the file's. What it decodes to, and its offsets, are held against its kernels by the cases of its variants.
 ///
 /// # Errors
 /// The first promise that it does not keep, with where.
 pub fn check_format(row: &FormatRow) -> Result<(), String> {
+    (row.layout)().map_err(|e| e.to_string())?;
     packing_is_undone(row)?;
     if row.recoded {
         changed_values_are_seen(row)?
-    } else {
-        changed_bits_are_seen(row)?
     }
     size_is_near(row)
 }
@@ -44,19 +45,6 @@ fn bytes_of(row: &FormatRow, n_elems: usize) -> usize {
     n_elems / row.geometry.elements() as usize * row.geometry.bytes() as usize
 }
 
-/// Where two differ first.
-fn first_difference<T: PartialEq + std::fmt::Debug>(a: &[T], b: &[T]) -> Option<String> {
-    if a.len() != b.len() {
-        return Some(format!("{} elements, expected {}", a.len(), b.len()));
-    }
-    let at = a.iter().zip(b).position(|(a, b)| a != b)?;
-    Some(format!("element {at} is {:?}, expected {:?}", a[at], b[at]))
-}
-
-fn told(what: &str, difference: Option<String>) -> Result<(), String> {
-    difference.map_or(Ok(()), |difference| Err(format!("{what}: {difference}")))
-}
-
 /// `unpack` undoes `pack`; of a recoded format, but for what decodes alike.
 fn packing_is_undone(row: &FormatRow) -> Result<(), String> {
     let n_elems = 5 * least(row);
@@ -68,30 +56,36 @@ fn packing_is_undone(row: &FormatRow) -> Result<(), String> {
     }
     let blocks = (row.unpack)(&planes, n_elems / row.geometry.elements() as usize);
     if !row.recoded {
-        return told("blocks packed and unpacked", first_difference(&blocks, &bytes));
+        return same("byte", "packed and unpacked", row.geometry.bytes(), &blocks, &bytes);
     }
     let (back, there) = (decoded(row, &blocks)?, decoded(row, &bytes)?);
-    told("values of blocks packed and unpacked", first_difference(&back, &there))?;
-    told("planes of blocks packed and unpacked", first_difference(&(row.pack)(&blocks), &planes))
-}
-
-/// Each bit of a block has one place.
-fn changed_bits_are_seen(row: &FormatRow) -> Result<(), String> {
-    let mut bytes = vec![0; bytes_of(row, least(row))];
-    let zero = (row.pack)(&bytes);
-    for bit in 0..bytes.len() * 8 {
-        bytes[bit / 8] ^= 1 << (bit % 8);
-        let planes = (row.pack)(&bytes);
-        let places: u32 = planes.iter().zip(&zero).map(|(a, b)| (a ^ b).count_ones()).sum();
-        if places != 1 {
-            return Err(format!("bit {bit} of a block has {places} places in its planes, expected 1"));
-        }
-        bytes[bit / 8] ^= 1 << (bit % 8);
+    same("the bits of element", "packed and unpacked", row.geometry.elements(), &back, &there)?;
+    if (row.pack)(&blocks) == planes {
+        return Ok(());
     }
-    Ok(())
+    Err("`code` of what `restore` gives is another block, so that one is not the inverse of the other"
+        .to_owned())
 }
 
-/// The same of blocks coded anew: the bits of a file's block may mask each other, as a scale of zero hides every digit.
+/// Where parts of blocks differ first, each with so many.
+fn same<T: PartialEq + fmt::LowerHex>(
+    part: &str,
+    how: &str,
+    each: u32,
+    found: &[T],
+    expected: &[T],
+) -> Result<(), String> {
+    let each = each as usize;
+    if found.len() != expected.len() {
+        let [found, expected] = [found, expected].map(|all| all.len() / each);
+        return Err(format!("{expected} blocks are {found} when {how}"));
+    }
+    let Some(at) = found.iter().zip(expected).position(|(a, b)| a != b) else { return Ok(()) };
+    let (found, expected, of, block) = (&found[at], &expected[at], at % each, at / each);
+    Err(format!("{part} {of} of block {block} is {found:#x} when {how}, expected {expected:#x}"))
+}
+
+/// Each bit of a block that is coded anew has one place, or hides behind others as every digit does behind a scale of zero.
 fn changed_values_are_seen(row: &FormatRow) -> Result<(), String> {
     let mut seen = vec![false; bytes_of(row, least(row)) * 8];
     for seed in 0..8 {
@@ -101,7 +95,10 @@ fn changed_values_are_seen(row: &FormatRow) -> Result<(), String> {
             bytes[bit / 8] ^= 1 << (bit % 8);
             if decoded(row, &bytes)? != values {
                 if (row.pack)(&bytes) == planes {
-                    return Err(format!("bit {bit} of block {seed} changes a value and no plane"));
+                    let (bit, byte) = (bit % 8, bit / 8 % row.geometry.bytes() as usize);
+                    return Err(format!(
+                        "bit {bit} of byte {byte} of a block changes a value and not what `code` gives"
+                    ));
                 }
                 *seen = true;
             }
@@ -109,7 +106,10 @@ fn changed_values_are_seen(row: &FormatRow) -> Result<(), String> {
         }
     }
     let (n_seen, n) = (seen.iter().filter(|seen| **seen).count(), seen.len());
-    if n_seen > n / 2 { Ok(()) } else { Err(format!("{n_seen} of {n} bits of a block ever change a value")) }
+    if n_seen > n / 2 {
+        return Ok(());
+    }
+    Err(format!("of the {n} bits of a block only {n_seen} ever change a value that `dequantize` gives"))
 }
 
 fn size_is_near(row: &FormatRow) -> Result<(), String> {
@@ -119,7 +119,7 @@ fn size_is_near(row: &FormatRow) -> Result<(), String> {
     if (file..=most).contains(&device) {
         return Ok(());
     }
-    Err(format!("{file} bytes of a file are {device} on a device, expected at most {most}, 5 % more"))
+    Err(format!("{file} bytes of a file are {device} on a device, expected {file} to {most}, 5 % more"))
 }
 
 #[cfg(test)]

@@ -1,33 +1,38 @@
 //! How blocks of a file become planes of a device: bit by bit, as each format's [`Format::source`] says.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use kiln_dsl::prelude::Plane;
 use kiln_dsl::tensor::plane_offsets;
+use thiserror::Error;
 
 use super::Format;
 
-/// Element and bit of it behind `bit` of a field of 16 bytes: byte l of word j holds elements 4j + l and 16 + 4j + l.
+/// Element and bit of it behind `bit` of a field, each 16 bytes of which hold 32 elements: byte l of word j holds the
+/// elements 4j + l and 16 + 4j + l of them.
 pub const fn nibble(bit: usize) -> (usize, usize) {
-    let (j, l, high, b) = (bit / 32, bit % 32 / 8, bit % 8 / 4, bit % 4);
-    (16 * high + 4 * j + l, b)
+    let (j, l, high, b) = (bit % 128 / 32, bit % 32 / 8, bit % 8 / 4, bit % 4);
+    (32 * (bit / 128) + 16 * high + 4 * j + l, b)
 }
 
-/// The same for a field of 16 bytes whose bytes 2p and 2p + 1 hold the elements 4p to 4p + 3: even ones first.
+/// The same for a field whose bytes 2p and 2p + 1 hold the elements 4p to 4p + 3: even ones first.
 pub const fn coded_nibble(bit: usize) -> (usize, usize) {
     let (byte, high, b) = (bit / 8, bit % 8 / 4, bit % 4);
     (4 * (byte / 2) + byte % 2 + 2 * high, b)
 }
 
-/// The same for a field of 8 bytes: byte l of word j holds elements 16j + l, 16j + 4 + l, 16j + 8 + l, 16j + 12 + l.
+/// The same for a field whose words hold 16 elements each: byte l of word j holds the elements 16j + l, 16j + 4 + l,
+/// 16j + 8 + l, 16j + 12 + l.
 pub const fn pair(bit: usize) -> (usize, usize) {
     let (j, l, n, b) = (bit / 32, bit % 32 / 8, bit % 8 / 2, bit % 2);
     (16 * j + 4 * n + l, b)
 }
 
-/// The element behind `bit` of a field of 4 bytes: bit p of byte l is element 4p + l.
+/// The element behind `bit` of a field whose words hold 32 elements each: bit p of byte l of word j is element
+/// 32j + 4p + l.
 pub const fn single(bit: usize) -> usize {
-    4 * (bit % 8) + bit / 8
+    32 * (bit / 32) + 4 * (bit % 8) + bit % 32 / 8
 }
 
 /// The block's bit `b` of element `i` of 32, whose 16 bytes from `qs` on hold the elements 0 to 15 in their low nibbles
@@ -83,17 +88,9 @@ pub struct Moves {
 impl Moves {
     /// The moves of a format, in the largest pieces that serve.
     pub fn of<F: Format>() -> Self {
-        let units = units_of_block::<F>();
-        let field_bits = |plane: &Plane| plane.bytes as usize * 8;
-        let fields = |plane: &Plane| if plane.units == 1 { units } else { 1 };
-        let bits: Vec<Vec<Option<usize>>> = moved::<F>()
-            .map(|(p, plane)| {
-                (0..fields(plane) * field_bits(plane))
-                    .map(|bit| F::source(p, bit / field_bits(plane), bit % field_bits(plane)))
-                    .collect()
-            })
-            .collect();
-        let block_bits = coded_bytes::<F>() as usize * 8 * blocks_at_once::<F>();
+        let bits: Vec<Vec<Option<usize>>> =
+            moved::<F>().map(|(p, plane)| places::<F>(p, plane).map(Place::source::<F>).collect()).collect();
+        let block_bits = block_bits::<F>();
         let fits = |grain: usize| {
             block_bits.is_multiple_of(grain)
                 && bits.iter().flat_map(|plane| plane.chunks(grain)).all(|piece| match piece[0] {
@@ -109,6 +106,142 @@ impl Moves {
         let planes = bits.iter().map(|p| p.iter().step_by(grain).map(|b| number(*b)).collect()).collect();
         Moves { grain: grain as u32, planes }
     }
+}
+
+/// A bit of a plane's field, as `Format::source` is asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The plane.
+    pub plane: usize,
+    /// The unit of its block; 0 of a field that units share.
+    pub unit: usize,
+    /// The bit of the field.
+    pub bit: usize,
+}
+
+impl Place {
+    fn source<F: Format>(self) -> Option<usize> {
+        F::source(self.plane, self.unit, self.bit)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "source({}, {}, {})", self.plane, self.unit, self.bit)
+    }
+}
+
+/// A bit of a block, or of the blocks that a unit holds, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockBit {
+    /// Its number.
+    pub bit: usize,
+    /// Blocks of a unit.
+    pub blocks: usize,
+    /// Bytes of one block.
+    pub bytes: usize,
+}
+
+impl fmt::Display for BlockBit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BlockBit { bit, blocks, bytes } = *self;
+        let (low, byte) = (bit % 8, bit / 8);
+        match blocks {
+            1 => write!(f, "bit {bit} of a block (bit {low} of byte {byte})"),
+            _ => write!(
+                f,
+                "bit {bit} of a unit's {blocks} blocks (bit {low} of byte {} of block {})",
+                byte % bytes,
+                byte / bytes
+            ),
+        }
+    }
+}
+
+/// Why planes are no rearrangement of blocks.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LayoutError {
+    /// Units share a field that are not a block.
+    #[error(
+        "plane {plane} has a field for {found} units, and a block has {expected}: a field is of the unit \
+         (`Plane::unit`) or of the whole block (`Plane::block(bytes, {expected})`)"
+    )]
+    Shared {
+        /// The plane.
+        plane: usize,
+        /// Units that share a field.
+        found: u32,
+        /// Units of a block.
+        expected: u32,
+    },
+    /// A bit from outside the block.
+    #[error(
+        "{place} is bit {found}, and the last is {last}: `source(plane, unit, bit)` is a bit of the unit's own block, \
+         or `None` where the field is wider than what it holds"
+    )]
+    Beyond {
+        /// The bit of a plane.
+        place: Place,
+        /// What `source` answers.
+        found: usize,
+        /// The last bit there is.
+        last: BlockBit,
+    },
+    /// A bit of a block has two places.
+    #[error("{bit} has two places, {first} and {second}: one of the two is another bit")]
+    Twice {
+        /// The bit of a block.
+        bit: BlockBit,
+        /// Where it is.
+        first: Place,
+        /// Where it is again.
+        second: Place,
+    },
+    /// A bit of a block has none.
+    #[error("{bit} has no place: no `source(plane, unit, bit)` is this bit, so no kernel reads it")]
+    Nowhere {
+        /// The bit of a block.
+        bit: BlockBit,
+    },
+}
+
+/// Whether every bit of a block has one place in the planes.
+///
+/// # Errors
+/// The first that has not.
+pub fn check<F: Format>() -> Result<(), LayoutError> {
+    let (blocks, bytes) = (blocks_at_once::<F>(), coded_bytes::<F>() as usize);
+    let block_bit = |bit| BlockBit { bit, blocks, bytes };
+    let n_bits = block_bits::<F>();
+    let mut of_bits: Vec<Option<Place>> = vec![None; n_bits];
+    for (p, plane) in moved::<F>() {
+        let units = units_of_block::<F>() as u32;
+        if plane.units != 1 && plane.units != units {
+            return Err(LayoutError::Shared { plane: p, found: plane.units, expected: units });
+        }
+        for place in places::<F>(p, plane) {
+            let Some(bit) = place.source::<F>() else { continue };
+            let last = block_bit(n_bits - 1);
+            let of_bit = of_bits.get_mut(bit).ok_or(LayoutError::Beyond { place, found: bit, last })?;
+            if let Some(first) = of_bit.replace(place) {
+                return Err(LayoutError::Twice { bit: block_bit(bit), first, second: place });
+            }
+        }
+    }
+    let without = of_bits.iter().position(Option::is_none);
+    without.map_or(Ok(()), |bit| Err(LayoutError::Nowhere { bit: block_bit(bit) }))
+}
+
+/// The bits of a plane's fields for one block.
+fn places<F: Format>(plane: usize, of: &Plane) -> impl Iterator<Item = Place> {
+    let field_bits = of.bytes as usize * 8;
+    let fields = if of.units == 1 { units_of_block::<F>() } else { 1 };
+    (0..fields * field_bits).map(move |at| Place { plane, unit: at / field_bits, bit: at % field_bits })
+}
+
+/// Bits of the blocks that are moved at once.
+fn block_bits<F: Format>() -> usize {
+    coded_bytes::<F>() as usize * 8 * blocks_at_once::<F>()
 }
 
 /// Units of a block, or one where a unit is several blocks.
@@ -170,8 +303,7 @@ pub fn unpack<F: Format>(planes: &[u8], n_blocks: usize) -> Vec<u8> {
 
 /// Every bit of every block and where it lies in the planes.
 fn each_bit<F: Format>(n_blocks: usize, offsets: &[u64], mut f: impl FnMut(usize, usize)) {
-    let each = blocks_at_once::<F>();
-    let block_bits = coded_bytes::<F>() as usize * 8 * each;
+    let (each, block_bits) = (blocks_at_once::<F>(), block_bits::<F>());
     let moves = Moves::of::<F>();
     let grain = moves.grain as usize;
     for ((p, _), pieces) in moved::<F>().zip(&moves.planes) {
@@ -184,5 +316,25 @@ fn each_bit<F: Format>(n_blocks: usize, offsets: &[u64], mut f: impl FnMut(usize
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each element of a field of 64 has each bit once, however wide its bits lie apart.
+    #[test]
+    fn orders_hold_for_fields_of_more_than_32_elements() {
+        let elements = |n: usize, order: fn(usize) -> (usize, usize)| {
+            let mut all: Vec<_> = (0..64 * n).map(order).collect();
+            all.sort_unstable();
+            assert_eq!(all, (0..64 * n).map(|at| (at / n, at % n)).collect::<Vec<_>>());
+        };
+        elements(1, |bit| (single(bit), 0));
+        elements(2, pair);
+        elements(4, nibble);
+        elements(4, coded_nibble);
+        assert_eq!([single(31), single(32), single(63)], [31, 32, 63]);
     }
 }
