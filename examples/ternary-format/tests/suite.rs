@@ -6,7 +6,11 @@ use std::process::Command;
 use kiln_abi::{BlockGeometry, LaunchError};
 use kiln_conformance::run_those;
 use kiln_dsl::prelude::*;
-use kiln_kernels::{Format, HostFormat, Registry, Variant, conformance::check_format, gemv::Arms};
+use kiln_kernels::{
+    Format, HostFormat, Registry, Variant,
+    conformance::{check_format, check_vectors},
+    gemv::Arms,
+};
 use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
 use kiln_ternary_format::Ternary;
 
@@ -27,6 +31,23 @@ fn it_has_every_role_and_arm_of_a_packed_format() {
 fn it_keeps_the_promises_of_a_format() {
     let registry = Registry::builtin().with::<Ternary>().unwrap();
     assert_eq!(registry.format_named(Ternary::NAME).map(check_format), Some(Ok(())));
+}
+
+/// A block by hand, from the table of its fields; of a format with files, blocks of the program that writes them.
+#[test]
+fn it_decodes_what_its_table_says() {
+    let block = [0x00, 0x38, 0b_10_01_00_10, 0x00, 0x55, 0xaa, 0b_00_10_01_00, 0x01, 0b_00_00_01_10, 0x80];
+    #[rustfmt::skip]
+    let weights = [
+         1, -1, 0,  1,   -1, -1, 0,  1,    0, -1,  0,  1,    1, -1,  0, 1,
+        -1,  0, 1, -1,    0, -1, 0, -1,    1, -1, -1, -1,   -1, -1, -1, 1,
+    ];
+    let mut values = weights.map(|q: i8| 0.5 * f32::from(q));
+    let registry = Registry::builtin().with::<Ternary>().unwrap();
+    let row = registry.format_named(Ternary::NAME).unwrap();
+    assert_eq!(check_vectors(row, &block, &values), Ok(()));
+    values[17] = 0.5;
+    assert!(check_vectors(row, &block, &values).is_err());
 }
 
 #[test]

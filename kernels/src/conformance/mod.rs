@@ -10,6 +10,7 @@ mod case;
 mod check;
 mod format;
 mod random;
+mod vectors;
 
 pub use blocks::{random_blocks, random_blocks_within};
 pub use bound::{F16_ROUNDOFF, F32_ROUNDOFF, Roundings, gamma};
@@ -17,3 +18,4 @@ pub use case::{Buffer, Case, Content, Expected, f32_bytes, plain_step, u32_bytes
 pub use check::{Failure, Report, SENTINEL, check};
 pub use format::check_format;
 pub use random::Random;
+pub use vectors::check_vectors;

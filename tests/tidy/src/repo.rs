@@ -35,9 +35,45 @@ pub fn tracked() -> Result<Vec<Text>, String> {
 /// # Errors
 /// When cargo fails or prints something else.
 pub fn metadata() -> Result<serde_json::Value, String> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = cargo();
     cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]).current_dir(root());
     serde_json::from_str(&stdout(&mut cargo)?).map_err(|e| e.to_string())
+}
+
+/// `cargo tree` of a crate of the folder `inside` that was copied elsewhere and of which only the paths in its manifest
+/// were edited.
+///
+/// # Errors
+/// When it cannot be copied, or cargo says what else it lacks.
+pub fn tree_of_copy(inside: &str) -> Result<String, String> {
+    let to =
+        std::env::temp_dir().join(format!("kiln-copy-{}-{}", std::process::id(), inside.replace('/', "-")));
+    let root = root().canonicalize().map_err(|e| e.to_string())?;
+    let copied = tracked()?.into_iter().filter_map(|text| {
+        let path = text.path.strip_prefix(inside)?.strip_prefix('/')?.to_string();
+        let text = match path.as_str() {
+            "Cargo.toml" => text.text.replace("\"../..", &format!("\"{}", root.display())),
+            _ => text.text,
+        };
+        Some(Text { path, text })
+    });
+    let write = |Text { path, text }: Text| {
+        let path = to.join(path);
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        std::fs::write(path, text)
+    };
+    let tree = || {
+        copied.into_iter().try_for_each(write).map_err(|e| e.to_string())?;
+        std::fs::copy(root.join("Cargo.lock"), to.join("Cargo.lock")).map_err(|e| e.to_string())?;
+        stdout(cargo().args(["tree", "--offline", "--depth=1"]).current_dir(&to))
+    };
+    let tree = tree();
+    std::fs::remove_dir_all(&to).map_err(|e| format!("{}: {e}", to.display()))?;
+    tree
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 fn stdout(command: &mut Command) -> Result<String, String> {

@@ -33,6 +33,15 @@ fn crate_edges_equal_the_table() {
     check(crates::check(&repo::metadata().unwrap(), &crates::declared(&architecture.text).unwrap()));
 }
 
+/// CONTRIBUTING.md says so of the example; a crate that takes its version from the workspace cannot.
+#[test]
+fn the_example_of_a_format_can_be_copied_out() {
+    let tree = repo::tree_of_copy("examples/ternary-format").unwrap();
+    assert!(tree.contains("kiln-kernels v") && tree.contains("kiln-conformance v"), "{tree}");
+    let why = repo::tree_of_copy("abi").unwrap_err();
+    assert!(why.contains("workspace"), "{why}");
+}
+
 #[test]
 fn engine_stages_import_earlier_stages_only() {
     check(stage_order::check(&sources(), stage_order::ORDER));
