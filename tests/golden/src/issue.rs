@@ -29,8 +29,10 @@ const LAUNCH: f64 = 2.37e-6;
 const READ: f64 = 4.459e12;
 /// Instructions of a lane a second: 132 multiprocessors, four times 32 lanes a clock, 1.7 GHz.
 const ISSUE: f64 = 132.0 * 128.0 * 1.7e9;
-/// Formats that may take 1.4 times the floor; others may take 1.8.
-const NEAR: [&str; 7] = ["F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q4_0"];
+/// Times the floor that a format may take of which nothing is recorded.
+const TIMES: f64 = 1.8;
+/// Where a line has them.
+const TIMES_AT: usize = 10;
 
 /// Why a format's instructions cannot be counted.
 #[derive(Debug, Error)]
@@ -44,11 +46,12 @@ pub enum IssueError {
 }
 
 /// A line for a format at one column: its class, the chosen tile, the instructions of a weight by kind, all of them,
-/// how many can be issued in the floor's time for bytes and in the time that the bar leaves, and the most frequent kind.
+/// how many can be issued in the floor's time for bytes, how many times the floor it may take, as it is `recorded`, how many
+/// can be issued in the time that this bar leaves, and the most frequent kind.
 ///
 /// # Errors
 /// What the kernel's words do not allow.
-pub fn line(row: &FormatRow, exact: Exact) -> Result<String, IssueError> {
+pub fn line(row: &FormatRow, exact: Exact, recorded: &str) -> Result<String, IssueError> {
     let [m, k] = MATRIX;
     let choice = row.choose(Shape { rows: 1, m, k, experts: false, exact }, &device());
     let range = BufferRange { buffer: BufferId(0), offset_bytes: 0, bytes: 0 };
@@ -73,14 +76,14 @@ pub fn line(row: &FormatRow, exact: Exact) -> Result<String, IssueError> {
     let (elements, all) = (f64::from(m) * f64::from(k), each.iter().sum::<f64>());
     let bytes = row.geometry.bytes() as f64 / f64::from(row.geometry.elements());
     let reading = elements * bytes / READ;
-    let bar = if NEAR.contains(&row.name) { 1.4 } else { 1.8 };
+    let times = times(row.name, recorded);
     let budget = |seconds: f64| ISSUE * seconds / elements;
     let most = each.iter().zip(KINDS).max_by(|a, b| a.0.total_cmp(b.0)).map_or("", |most| most.1);
     let each = each.map(|n| format!("{n:7.2}")).join(" ");
-    let (floor, bar) = (budget(reading), budget(bar * (LAUNCH + reading) - LAUNCH));
+    let (floor, bar) = (budget(reading), budget(times * (LAUNCH + reading) - LAUNCH));
     let tile = format!("{}x{}", tile.lanes, tile.rows);
     Ok(format!(
-        "{:8} {:9} {tile:5} {each} {all:6.2} {floor:7.2} {bar:6.2} {most}",
+        "{:8} {:9} {tile:5} {each} {all:6.2} {floor:7.2} {times:5} {bar:6.2} {most}",
         row.name,
         choice.arm.name()
     ))
@@ -89,7 +92,14 @@ pub fn line(row: &FormatRow, exact: Exact) -> Result<String, IssueError> {
 /// What heads the lines of [`line()`].
 pub fn head() -> String {
     let kinds = KINDS.map(|kind| format!("{kind:>7}")).join(" ");
-    format!("#        arm       tile  {kinds}    all   floor    bar most")
+    format!("#        arm       tile  {kinds}    all   floor times    bar most")
+}
+
+/// How many times the floor a format may take: what its first line of `recorded` has, by hand.
+pub fn times(format: &str, recorded: &str) -> f64 {
+    let mut lines = recorded.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let own = lines.find(|fields| fields.first() == Some(&format));
+    own.and_then(|fields| fields.get(TIMES_AT)?.parse().ok()).unwrap_or(TIMES)
 }
 
 /// A device with subgroups of 32 that has everything.

@@ -1,11 +1,11 @@
 //! What a gemv issues for a weight of each format, as recorded, beside what an H200 can issue meanwhile.
 #![expect(clippy::panic, reason = "tests")]
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use kiln_abi::StagedKernel;
 use kiln_golden::{
-    issue::{head, line, round},
+    issue::{head, line, round, times},
     kernels::stage,
     record::check_lines,
 };
@@ -15,11 +15,25 @@ use kiln_kernels::{FormatRow, Registry, gemv::Exact};
 fn every_format_issues_what_is_recorded() {
     let registry = Registry::builtin();
     let packed = |row: &&FormatRow| row.gemv.is_packed();
-    let of = |exact| move |row: &FormatRow| line(row, exact).unwrap_or_else(|e| panic!("{}: {e}", row.name));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("issue.txt");
+    let recorded = fs::read_to_string(&path).unwrap_or_default();
+    let of = |exact| {
+        let recorded = &recorded;
+        move |row: &FormatRow| line(row, exact, recorded).unwrap_or_else(|e| panic!("{}: {e}", row.name))
+    };
     let lines =
         registry.formats().map(of(Exact::Two)).chain(registry.formats().filter(packed).map(of(Exact::One)));
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("issue.txt");
     check_lines(&path, lines.chain([head()])).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn what_a_format_may_take_is_kept_and_of_a_new_one_usual() {
+    let row = |times: &str| format!("{}\nF1 dot4 64x2 1 2 3 4 5 15 3.62 {times} 5.61 integer\n", head());
+    assert_eq!([times("F1", &row("1.4")), times("F1", &row("?")), times("F2", &row("1.4"))], [1.4, 1.8, 1.8]);
+    let registry = Registry::builtin();
+    let format = registry.formats().next().unwrap_or_else(|| panic!("no format"));
+    let read = |recorded: &str| times(format.name, &line(format, Exact::Two, recorded).unwrap_or_default());
+    assert_eq!([read(""), read(&format!("{} a b 1 2 3 4 5 6 7 1.4", format.name))], [1.8, 1.4]);
 }
 
 fn staged(name: &str) -> StagedKernel {
