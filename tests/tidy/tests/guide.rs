@@ -1,28 +1,17 @@
 //! The guide's lists against the language: a name in them is a function of it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-/// The texts of a folder's files and of those of its folders.
-fn texts(folder: &Path) -> Vec<String> {
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let of = |path: PathBuf| {
-        if path.is_dir() { texts(&path) } else { vec![fs::read_to_string(path).unwrap()] }
-    };
-    paths.flat_map(of).collect()
-}
+use kiln_tidy::repo;
 
 /// Names of the functions that the source defines, by `fn` or in a row of a macro.
 fn defined() -> Vec<String> {
-    let texts = texts(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dsl/src"));
+    let tracked = repo::tracked().unwrap();
     let name = |line: &str| {
         let line = line.trim().trim_start_matches("pub fn ");
         line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().map(str::to_owned)
     };
-    texts.iter().flat_map(|text| text.lines().filter_map(name).collect::<Vec<_>>()).collect()
+    let sources = tracked.iter().filter(|text| text.path.starts_with("dsl/src/"));
+    sources.flat_map(|text| text.text.lines().filter_map(name)).collect()
 }
 
 /// The names that a row of the table of families holds.
