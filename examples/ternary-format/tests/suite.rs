@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use kiln_abi::{BlockGeometry, LaunchError};
-use kiln_conformance::run_those;
+use kiln_conformance::{run, run_those};
 use kiln_dsl::prelude::*;
 use kiln_kernels::{
     Format, HostFormat, Registry, Variant,
@@ -114,9 +114,9 @@ fn a_wrong_decode_fails_in_every_role_that_decodes() {
     }
 }
 
-/// A format of the same bytes and kernels with another `offset` or `source` on the host.
+/// A format of the same bytes and kernels with other planes, or another `offset` or `source` on the host.
 macro_rules! ternary {
-    ($name:ident, $id:expr, $offset:expr, $source:expr) => {
+    ($name:ident, $id:expr, $planes:expr, $offset:expr, $source:expr) => {
         struct $name;
 
         impl HostFormat for $name {
@@ -147,7 +147,7 @@ macro_rules! ternary {
         impl TensorFormat for $name {
             const BLK: u32 = Ternary::BLK;
             const UNIT: u32 = Ternary::UNIT;
-            const PLANES: &'static [Plane] = Ternary::PLANES;
+            const PLANES: &'static [Plane] = $planes;
 
             fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
                 Ternary::decode4(&u, at)
@@ -170,10 +170,12 @@ macro_rules! ternary {
     };
 }
 
-ternary!(TwiceOff, 2, 2.0, |_, bit| bit);
-ternary!(Beyond, 3, 1.0, |plane, bit: Option<usize>| bit.map(|bit| bit + 80 * plane));
-ternary!(Again, 4, 1.0, |plane, bit: Option<usize>| bit.map(|bit| bit + 16 * plane));
-ternary!(Lost, 5, 1.0, |plane, bit: Option<usize>| bit.filter(|_| plane == 0));
+ternary!(TwiceOff, 2, Ternary::PLANES, 2.0, |_, bit| bit);
+ternary!(Beyond, 3, Ternary::PLANES, 1.0, |plane, bit: Option<usize>| bit.map(|bit| bit + 80 * plane));
+ternary!(Again, 4, Ternary::PLANES, 1.0, |plane, bit: Option<usize>| bit.map(|bit| bit + 16 * plane));
+ternary!(Lost, 5, Ternary::PLANES, 1.0, |plane, bit: Option<usize>| bit.filter(|_| plane == 0));
+
+ternary!(Apart, 6, &[Plane::unit(8), Plane::block(2, 4)], 1.0, |_, bit| bit);
 
 /// What is wrong with a layout is told by the bits of one block and the call of `source` that names them.
 #[test]
@@ -190,6 +192,12 @@ fn a_bit_beyond_a_block_twice_or_never_is_named() {
     assert!(again.starts_with(twice), "{again}");
     let lost = why::<Lost>();
     assert!(lost.starts_with("bit 0 of a block (bit 0 of byte 0) has no place"), "{lost}");
+    let apart = why::<Apart>();
+    assert!(apart.starts_with("plane 1 has a field for 4 units, and a block has 1: "), "{apart}");
+
+    let registry = Registry::builtin().with::<Beyond>().unwrap();
+    let summary = run(&registry, &Interpreter::new(InterpOptions::default()));
+    assert_eq!((summary.failures, summary.variants), (vec![format!("layout of Beyond: {beyond}")], 0));
 }
 
 /// Products pass: a wrong offset only widens what they may be off by.

@@ -7,16 +7,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use kiln_abi::{Device, LaunchError, StagedKernel, launch::check_device};
-use kiln_kernels::{Registry, Variant, conformance::check};
+use kiln_kernels::{
+    FormatRow, Registry, Variant,
+    conformance::{check, check_format},
+};
 
 use crate::{
     Summary,
     record::{Key, Record},
 };
 
-/// Runs every case of every variant on `device`.
+/// Runs every case of every variant on `device`; none where a format's layout is not what it promises, which fails then.
 pub fn run(registry: &Registry, device: &(impl Device + Sync)) -> Summary {
-    run_those(registry.variants(), device, false)
+    let failures = broken_layouts(registry.formats());
+    if failures.is_empty() {
+        return run_those(registry.variants(), device, false);
+    }
+    Summary { failures, ..Summary::default() }
+}
+
+/// What is wrong with formats before any kernel runs: no case can be made of blocks that have no place on a device.
+pub fn broken_layouts<'r>(formats: impl Iterator<Item = &'r FormatRow>) -> Vec<String> {
+    let broken = |row: &FormatRow| Some(format!("layout of {}: {}", row.name, check_format(row).err()?));
+    formats.filter_map(broken).collect()
 }
 
 /// Runs these variants on `device`, with the cases that take long or without.
