@@ -134,23 +134,40 @@ mod tests {
         }
     }
 
+    fn named(name: &str) -> FormatRow {
+        Registry::builtin().format_named(name).expect("a format").clone()
+    }
+
+    /// What is said of a format once it is changed.
+    fn why(name: &str, change: fn(&mut FormatRow)) -> String {
+        let mut row = named(name);
+        change(&mut row);
+        check_format(&row).expect_err("a broken promise")
+    }
+
     #[test]
     fn broken_promises_are_seen() {
-        let registry = Registry::builtin();
-        let row = registry.format_named("Q4_K").expect("a format");
-        let with = |change: fn(&mut FormatRow)| {
-            let mut row = row.clone();
-            change(&mut row);
-            row
-        };
-        let broken = [
-            (with(|row| row.unpack = |planes, n| vec![planes[0]; 144 * n]), "packed and unpacked"),
-            (with(|row| row.pack = |blocks| vec![0; blocks.len()]), "planes of"),
-            (with(|row| row.device_bytes = |n| n * 144 / 256 + 16), "planes of"),
-        ];
-        for (row, message) in broken {
-            let why = check_format(&row).expect_err("a broken promise");
-            assert!(why.contains(message), "{why}");
+        let packed = why("Q4_K", |row| row.pack = |blocks| vec![0; blocks.len()]);
+        assert!(packed.starts_with("planes of 1280 elements have 720 bytes, expected "), "{packed}");
+        let larger = why("Q4_K", |row| row.device_bytes = |n| n * 144 / 256 + 16);
+        assert!(larger.starts_with("planes of 1280 elements have "), "{larger}");
+        let fewer = why("Q4_K", |row| row.unpack = |_, n| vec![0; 144 * (n - 1)]);
+        assert_eq!(fewer, "5 blocks are 4 when packed and unpacked");
+    }
+
+    /// By the block and its byte or element, not by the place among all blocks.
+    #[test]
+    fn what_packing_changes_is_named_in_its_block() {
+        fn changed(name: &str, planes: &[u8], n_blocks: usize) -> Vec<u8> {
+            let row = named(name);
+            let mut blocks = (row.unpack)(planes, n_blocks);
+            blocks[2 * row.geometry.bytes() as usize + 5] ^= 0x80;
+            blocks
         }
+        let byte = why("Q4_K", |row| row.unpack = |planes, n| changed("Q4_K", planes, n));
+        assert!(byte.starts_with("byte 5 of block 2 is 0x") && byte.contains(" when packed and"), "{byte}");
+        // Of a block that is coded anew, by what it decodes to: its five digits a byte are elements 5, 37, 69 and so on.
+        let element = why("TQ1_0", |row| row.unpack = |planes, n| changed("TQ1_0", planes, n));
+        assert!(element.starts_with("the bits of element 5 of block 2 is 0x"), "{element}");
     }
 }
