@@ -104,6 +104,21 @@ fn every_model_passes_the_gate_and_is_measured() {
     clean(&gpu);
 }
 
+/// Steps of a row, of a few and of many, with weights that are packed: those of a file that no width keeps from it.
+#[test]
+fn activations_of_a_byte_pass_the_gate() {
+    if no_vulkan() {
+        return;
+    }
+    let gpu = open();
+    let file = tiny::all().into_iter().find(|tiny| tiny.name == "qwen2").unwrap().packed();
+    let options = BenchOptions { class: AccuracyClass::Int8, ..OPTIONS };
+    let report = bench(&gpu, &file, options).unwrap();
+    println!("{:?}", report.parity);
+    assert!(report.parity.kinds > 20 && report.parity.worst <= 1.0, "{:?}", report.parity);
+    clean(&gpu);
+}
+
 #[test]
 fn a_falsified_result_has_no_speed() {
     if no_vulkan() {

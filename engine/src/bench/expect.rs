@@ -15,7 +15,7 @@ use kiln_runtime::Gpu;
 
 use super::gate::GateError;
 use crate::graph::{Activation, Attention, Graph, Op, Rope, TensorId, ValueId};
-use crate::plan::{Holds, Kept, Late, PageGroup, Plan, PlannedWord, StepClass};
+use crate::plan::{Holds, Kept, Late, PageGroup, Plan, PlannedWord, StepClass, Width};
 use crate::reference::math;
 use crate::session::ModelFile;
 
@@ -278,10 +278,8 @@ impl Scene<'_> {
                 let m = graph.tensors[weight.0].shape[0];
                 let some = pick(m, N_SAMPLES / N_ROWS, random);
                 let class = self.plan.class;
-                let (room, exact) = match x == graph.hidden {
-                    true => (self.class.outputs, class.head()),
-                    false => (self.class.rows, class.exact()),
-                };
+                let exact = if x == graph.hidden { class.head() } else { class.exact() };
+                let room = self.room_on_matrices(x == graph.hidden);
                 let x = self.operand(word, x, row)?;
                 return Ok(Row::Some(self.linear(&x, room, (weight, bias.as_deref()), (&some, exact))?));
             }
@@ -301,12 +299,21 @@ impl Scene<'_> {
         }))
     }
 
-    /// Sums of products with the rows `some` of a matrix, in a command with `room` for rows of x; x says whether it is
-    /// in blocks already.
+    /// Rows of x that a command multiplies on matrices where it can, of the hidden rows or of all.
+    pub(super) fn room_on_matrices(&self, hidden: bool) -> Option<u32> {
+        match (hidden, self.class.width) {
+            (true, Width::Whole) => Some(self.class.outputs),
+            (false, Width::Wide | Width::Whole) => Some(self.class.rows),
+            _ => None,
+        }
+    }
+
+    /// Sums of products with the rows `some` of a matrix, of `room` rows of x on matrices where these take it; x says whether
+    /// it is in blocks already.
     pub(super) fn linear(
         &self,
         (x, in_blocks): &(Vec<f32>, bool),
-        room: u32,
+        room: Option<u32>,
         (weight, bias): (TensorId, Option<&[f32]>),
         (some, exact): (&[usize], Exact),
     ) -> Result<Vec<(usize, f64, f64)>, GateError> {
@@ -316,7 +323,7 @@ impl Scene<'_> {
         let rows = Rows { m: 1, k: x.len() as u32, sharing: 1, ids: &[0] };
         let shape = Shape { rows: 1, m: m as u32, k: x.len() as u32, experts: false, exact };
         let caps = &self.gpu.info().caps;
-        let halves = format.choose_gemm([room, shape.m, shape.k], caps).is_ok();
+        let halves = room.is_some_and(|room| format.choose_gemm([room, shape.m, shape.k], caps).is_ok());
         let arm = if halves { Arm::Float } else { format.choose(shape, caps).arm };
         let packed = arm != Arm::Float;
         let x = match arm {

@@ -70,7 +70,8 @@ impl Scene<'_> {
         let width = self.file.model.graph.widths[sum.output.0];
         let some = pick(width, N_SAMPLES / 2, random);
         let (a, x) = (self.floats(word, a, row)?, self.operand(word, x, row)?);
-        let products = self.linear(&x, self.class.rows, (weight, None), (&some, self.plan.class.exact()))?;
+        let products =
+            self.linear(&x, self.room_on_matrices(false), (weight, None), (&some, self.plan.class.exact()))?;
         let (values, bounds) = products.into_iter().map(|(_, value, bound)| (value, bound)).unzip();
         let sums = Bounded { values, bounds }.plus(some.iter().map(|i| a[*i]));
         let sums = some.into_iter().zip(sums.values).zip(sums.bounds).map(|((i, v), bound)| (i, v, bound));
@@ -104,7 +105,12 @@ impl Scene<'_> {
         };
         let x = self.operand(word, x, row)?;
         let product = |weight: TensorId| -> Result<Bounded, GateError> {
-            let sums = self.linear(&x, self.class.rows, (weight, None), (&some, self.plan.class.exact()))?;
+            let sums = self.linear(
+                &x,
+                self.room_on_matrices(false),
+                (weight, None),
+                (&some, self.plan.class.exact()),
+            )?;
             let (values, bounds) = sums.into_iter().map(|(_, value, bound)| (value, bound)).unzip();
             Ok(Bounded { values, bounds })
         };

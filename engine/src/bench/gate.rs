@@ -19,10 +19,8 @@ use crate::submit::{DeviceLoadError, DeviceModel};
 
 /// Ids of the second comparison.
 pub const N_FORCED: usize = 40;
-/// Where the plain plan's two best logits are closer than this share of their spread, either may win.
-const DECIDED: f64 = 0.02;
-/// The second control of the logits moves one in so many, by their spread.
-const SPARSE: usize = 10_000;
+/// The second control of the logits moves one in so many, by so many times the bar: by their spread in the class f16.
+const SPARSE: (usize, f64) = (10_000, 1.0 / 0.006);
 
 /// What to get wrong on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -291,7 +289,8 @@ fn tokens(
     let mut decode = one_by_one(model.sequence(N_FORCED)?.as_mut(), &ids)?;
     let prompt = model.sequence(N_FORCED)?.feed(&ids, 0..N_FORCED)?;
     let row = n_vocab as usize;
-    let bar = Bar::of(&expected, row, model.plan().class.rms_share());
+    let class = model.plan().class;
+    let bar = Bar::of(&expected, row, (class.rms_share(), class.decided_share()));
     (parity.spread, parity.bar) = (bar.spread, bar.rms());
     if falsify {
         decode.rotate_left(row);
@@ -315,11 +314,12 @@ struct Bar {
     row: usize,
     spread: f64,
     share: f64,
+    decided: f64,
 }
 
 impl Bar {
-    fn of(expected: &[f32], row: usize, share: f64) -> Self {
-        Bar { row, spread: spread(expected, row), share }
+    fn of(expected: &[f32], row: usize, (share, decided): (f64, f64)) -> Self {
+        Bar { row, spread: spread(expected, row), share, decided }
     }
 
     fn rms(&self) -> f64 {
@@ -335,7 +335,7 @@ impl Bar {
         let rows = found.chunks_exact(self.row).zip(expected.chunks_exact(self.row));
         for (at, (found, expected)) in rows.enumerate() {
             let ((expected, lead), (found, _)) = (best(expected), best(found));
-            if f64::from(lead) > DECIDED * self.spread && found != expected {
+            if f64::from(lead) > self.decided * self.spread && found != expected {
                 return Err(GateError::Winner { path, at, found, expected, lead });
             }
         }
@@ -346,12 +346,12 @@ impl Bar {
     fn refuses_falsified(&self, found: &mut [f32], expected: &[f32]) -> Result<(), GateError> {
         let passes = |found: &[f32]| self.agree("falsified", found, expected).is_ok();
         let blind = |what: &str| Err(GateError::Blind { what: format!("forced tokens with {what}") });
-        let each = SPARSE.min(self.row);
-        found.iter_mut().step_by(each).for_each(|x| *x += self.spread as f32);
+        let (each, by) = (SPARSE.0.min(self.row), (SPARSE.1 * self.rms()) as f32);
+        found.iter_mut().step_by(each).for_each(|x| *x += by);
         if passes(found) {
             return blind("a few logits moved");
         }
-        found.iter_mut().step_by(each).for_each(|x| *x -= self.spread as f32);
+        found.iter_mut().step_by(each).for_each(|x| *x -= by);
         found.rotate_left(self.row);
         if passes(found) { blind("logits one step off") } else { Ok(()) }
     }
@@ -388,6 +388,9 @@ fn best(row: &[f32]) -> (usize, f32) {
 #[cfg(test)]
 mod tests {
     use super::{Bar, GateError, best};
+    use crate::plan::AccuracyClass;
+
+    const DECIDED: f64 = AccuracyClass::F16.decided_share();
 
     #[test]
     fn the_best_of_equals_is_the_first() {
@@ -398,7 +401,7 @@ mod tests {
     #[test]
     fn logits_agree_within_the_bar_and_on_decided_winners() {
         let expected = [0.0, 1.0, 0.0, 0.5];
-        let bar = |share| Bar::of(&expected, 2, share);
+        let bar = |share| Bar::of(&expected, 2, (share, DECIDED));
         let agrees = |share, found: &[f32]| bar(share).agree("", found, &expected).is_ok();
         assert!((bar(1.0).spread - 0.15625_f64.sqrt()).abs() < 1e-12);
         assert!(agrees(0.006, &expected));
@@ -407,7 +410,10 @@ mod tests {
         // A wide bar does not excuse another winner.
         assert!(!agrees(10.0, &[1.0, 0.0, 0.0, 0.5]));
         let close = [0.0, 1.0, 0.0, 0.005];
-        assert!(Bar::of(&close, 2, 10.0).agree("", &[0.0, 1.0, 0.02, 0.0], &close).is_ok(), "undecided");
+        assert!(
+            Bar::of(&close, 2, (10.0, DECIDED)).agree("", &[0.0, 1.0, 0.02, 0.0], &close).is_ok(),
+            "undecided"
+        );
     }
 
     #[test]
@@ -418,7 +424,7 @@ mod tests {
         for (scale, offset) in [(1.0, 0.0), (10.0, 0.0), (1.0, -12.0), (0.01, 3.0)] {
             let scaled = |x: f32| scale * x + offset;
             let expected: Vec<f32> = logits.iter().copied().map(scaled).collect();
-            let bar = Bar::of(&expected, 100, 0.006);
+            let bar = Bar::of(&expected, 100, (0.006, DECIDED));
             let agrees = |by| bar.agree("", &off(by).map(scaled).collect::<Vec<_>>(), &expected).is_ok();
             assert!(agrees(0.005) && !agrees(0.012), "{scale} {offset} {bar:?}");
             assert!(bar.refuses_falsified(&mut expected.clone(), &expected).is_ok());

@@ -315,6 +315,15 @@ impl AccuracyClass {
             AccuracyClass::Int8 => INT8_SHARE,
         }
     }
+
+    /// How far the plain plan's best logit leads, as a share of that spread, where no other may win: what is closer, an error
+    /// of the class may turn around.
+    pub const fn decided_share(self) -> f64 {
+        match self {
+            AccuracyClass::F16 => 0.02,
+            AccuracyClass::Int8 => 0.02 / 0.006 * INT8_SHARE,
+        }
+    }
 }
 
 impl std::fmt::Display for AccuracyClass {

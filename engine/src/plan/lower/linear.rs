@@ -150,7 +150,7 @@ impl Planner<'_> {
         }
         let width = usize::try_from(half_rows::row_bytes(1, k) / 4).unwrap_or(usize::MAX);
         let buffer = scratch.take(width, &mut self.buffers);
-        if let Some(old) = step.halves.insert(o.value, Packed { buffer, width, late: None }) {
+        if let Some(old) = step.halves.insert(o.value, Packed { buffer, width, whole: false, late: None }) {
             scratch.give(old.buffer, old.width);
         }
         let y = self.range(buffer);
@@ -169,7 +169,7 @@ impl Planner<'_> {
     ) -> BufferRange {
         let width = usize::try_from(activations::row_bytes(planes, 1, k) / 4).unwrap_or(usize::MAX);
         let buffer = scratch.take(width, &mut self.buffers);
-        step.packed.insert(value, Packed { buffer, width, late: None });
+        step.packed.insert(value, Packed { buffer, width, whole: planes == Planes::Two, late: None });
         self.range(buffer)
     }
 

@@ -12,6 +12,8 @@ use crate::plan::{Kept, Late, PlannedLaunch, PlannedWord, StepClass, scratch::Sc
 pub(super) struct Packed {
     pub(super) buffer: usize,
     pub(super) width: usize,
+    /// Whether it is the value: blocks of one plane, and halves, are made of its rows for a product alone.
+    pub(super) whole: bool,
     /// What the scale of its rows is made of, where that comes late.
     pub(super) late: Option<Late>,
 }
@@ -58,10 +60,11 @@ impl Step {
     /// Where a value is: as f32, in blocks.
     pub(super) fn kept(&self, value: ValueId) -> Vec<Kept> {
         let rows = self.values.get(&value).map(|buffer| Kept::Rows(*buffer));
-        let blocks = self.packed.get(&Some(value)).map(|packed| match packed.late {
-            None => Kept::Blocks(packed.buffer),
-            Some(late) => Kept::Late { blocks: packed.buffer, late },
-        });
+        let blocks =
+            self.packed.get(&Some(value)).filter(|packed| packed.whole).map(|packed| match packed.late {
+                None => Kept::Blocks(packed.buffer),
+                Some(late) => Kept::Late { blocks: packed.buffer, late },
+            });
         rows.into_iter().chain(blocks).collect()
     }
 
