@@ -129,7 +129,7 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     };
     assert_eq!([&caps, &phone].map(|caps| choose(two, shape(1, 4096), caps).tile.copies), [16, 1]);
     assert_eq!(on(&caps, 0, Exact::One, 1), (64, 2, 0, 256, 1));
-    assert_eq!(on(&caps, 0, Exact::One, 8), (64, 8, 0, 64, 1));
+    assert_eq!(on(&caps, 0, Exact::One, 8), (64, 8, 0, 128, 1));
 }
 
 /// As the record 2026-11-30-h200-codebook measured it.
@@ -167,12 +167,19 @@ fn known_rounds_are_asked_for_at_once() {
     };
     let rounds = |table, exact, rows, k| of(3, table, exact, rows, k).rounds;
     assert_eq!([2048, 4096, 12288, 4096 + 256, 1024].map(|k| rounds(0, Exact::Two, 1, k)), [2, 1, 0, 0, 0]);
-    assert_eq!([2048, 4096].map(|k| rounds(0, Exact::One, 1, k)), [1, 0]);
+    assert_eq!([2048, 4096, 12288].map(|k| rounds(0, Exact::One, 1, k)), [1, 0, 0]);
     assert_eq!(rounds(256, Exact::Two, 1, 1024), 0);
     assert_eq!(rounds(0, Exact::Float, 1, 4096), 0);
-    // Several rows of x: only a round for many lanes.
+    // Several rows of x: only a round for many lanes; of bytes for fewer too, and two where there is a table.
     assert_eq!([2048, 4096, 12288].map(|k| rounds(0, Exact::Two, 8, k)), [0, 1, 0]);
-    assert_eq!([rounds(0, Exact::One, 8, 2048), rounds(256, Exact::Two, 8, 4096)], [0, 0]);
+    assert_eq!([2048, 4096, 12288].map(|k| rounds(0, Exact::One, 8, k)), [1, 0, 0]);
+    assert_eq!([2048, 4096, 12288].map(|k| rounds(256, Exact::One, 8, k)), [2, 0, 0]);
+    // Units of many bytes have their round told too, and fewer rows where there are eight.
+    let large =
+        Traits { unit: 32, packed: true, first: Plane::unit(32), planes: 2, table: 0, others: 0, entry: 1 };
+    let of_large = |exact, k| choose(large, Shape { exact, ..shape(8, k) }, &caps).tile;
+    assert_eq!((of_large(Exact::Two, 4096).rounds, of_large(Exact::One, 4096).rows), (1, 4));
+    assert_eq!(rounds(256, Exact::Two, 8, 4096), 0);
     let tile = of(3, 0, Exact::Two, 8, 4096);
     assert_eq!((tile.lanes, tile.rows, tile.cols, tile.local, tile.walk), (128, 4, 8, 128, 0));
     // Two rounds of x are loaded for fewer rows where a unit has few planes.
@@ -205,12 +212,12 @@ fn rows_of_a_multiprocessor_share_a_small_table_where_there_is_room() {
         (&card, of(4096, 12288), (64, 4, 512, 32, 6, 2)),
         (&card, of(8192, 4096), (32, 4, 512, 32, 4, 2)),
         (&few, of(12288, 4096), (32, 2, 512, 32, 4, 2)),
-        // Rows of no known length, less room, other classes and columns: as ever.
+        // The class int8 alike; rows of no known length, less room and columns: as ever.
         (&card, of(4096, 4096 + 256), (32, 2, 256, 16, 0, 0)),
         (&poor, together, (32, 2, 256, 16, 0, 0)),
         (&narrow, together, (32, 2, 256, 16, 0, 0)),
         (&alone, together, (32, 2, 256, 16, 0, 0)),
-        (&card, coarse, (32, 2, 256, 16, 0, 0)),
+        (&card, coarse, (32, 2, 512, 32, 4, 2)),
         (&card, together_few, (32, 4, 64, 1, 0, 0)),
     ];
     for (caps, shape, expected) in table {
@@ -247,9 +254,8 @@ fn thin_units_are_asked_for_at_once_or_in_steps() {
     let two = [(32, 4, 64, 1, 1), (64, 4, 64, 1, 1), (64, 4, 64, 3, 1), (64, 4, 128, 0, 0)];
     assert_eq!(ks.map(|k| told(64, Exact::Two, 1, k)), two);
     assert_eq!(told(32, Exact::One, 1, 4096).3, 0);
-    // Several rows of x: two rounds at most, of units of a block.
-    let several = [(64, 4, 64, 1, 0), (64, 4, 64, 2, 0), (64, 4, 64, 0, 0), (64, 4, 64, 0, 0)];
-    assert_eq!(ks.map(|k| told(32, Exact::Two, 8, k)), several);
+    // Several rows of x: none.
+    assert_eq!(ks.map(|k| told(32, Exact::Two, 8, k)), [(64, 4, 128, 0, 0); 4]);
     assert_eq!(told(64, Exact::Two, 8, 4096).3, 0);
 }
 
@@ -313,7 +319,7 @@ fn thin_units_with_a_small_table_have_more_lanes() {
     assert_eq!(told(of(4096, 4096)), (64, 4, 512, 2, 2));
     assert_eq!(told(of(12288, 4096)), (64, 8, 768, 2, 2));
     assert_eq!(told(of(4096, 12288)), (64, 4, 512, 6, 2));
-    assert_eq!(told(shape(8, 4096)), (64, 4, 64, 0, 0));
+    assert_eq!(told(shape(8, 4096)), (64, 4, 128, 0, 0));
 }
 
 /// As the records 2026-11-30-h200-grids and -codes measured it.
@@ -340,10 +346,12 @@ fn lanes_walk_over_their_units_where_a_table_is_long() {
         (&caps, 3, 2048, experts, (4, 256, 2, 1, 2)),
         (&little, 3, 2048, of(12288, 4096), (4, 256, 1, 2, 2)),
         (&narrow, 3, 2048, of(12288, 4096), (4, 256, 2, 2, 2)),
-        // Rows of no known length, other classes and columns: as ever.
+        // Rows of no known length and columns: as ever.
         (&caps, 3, 2048, of(4096, 14336), (4, 256, 1, 0, 0)),
-        (&caps, 3, 2048, shape(8, 4096), (4, 64, 1, 0, 0)),
-        (&caps, 3, 2048, Shape { exact: Exact::One, ..of(12288, 4096) }, (4, 256, 1, 0, 0)),
+        (&caps, 3, 2048, shape(8, 4096), (4, 128, 1, 0, 0)),
+        // The class int8 alike, and several of its rows too.
+        (&caps, 3, 2048, Shape { exact: Exact::One, ..of(12288, 4096) }, (8, 768, 2, 2, 2)),
+        (&caps, 3, 2048, Shape { exact: Exact::One, ..shape(8, 4096) }, (4, 128, 1, 2, 0)),
     ];
     let thin =
         Traits { unit: 32, packed: true, first: Plane::unit(4), planes: 3, table: 2048, others: 0, entry: 1 };

@@ -17,7 +17,7 @@ use crate::{
 pub(super) const LANES: [u32; 4] = [128, 64, 32, 8];
 /// Rows of W per lane group: their blocks of x are read once.
 const ROWS: u32 = 4;
-/// The same for rows of x of one plane, a single one and, on 64 lanes, several.
+/// The same for rows of x of one plane, a single one and, on 64 lanes whose units take few bytes, several.
 const ROWS_OF_BYTES: (u32, u32) = (2, 8);
 /// Rows of x at once, where there is more than one.
 pub(super) const COLS: u32 = 8;
@@ -41,9 +41,9 @@ const FEW_GROUPS: u32 = 256;
 const FEW_ROWS: u32 = 2;
 /// Planes that are few.
 const FEW_PLANES: u32 = 2;
-/// Rounds that a tile tells of several rows of x at most, and its lanes at least.
-const TOLD_OF_MANY: (u32, u32) = (2, 64);
-/// Bytes of a unit's first plane then, at most.
+/// Rounds that are few.
+const FEW_ROUNDS: u32 = 2;
+/// Bytes of a unit's first plane that are few, where it has no table.
 const NARROW: u32 = 16;
 /// Rows of a lane group and invocations of a workgroup where a table is long: many, so that few workgroups fill it.
 const LONG: [(u32, u32); 2] = [(8, 768), (ROWS, WIDE)];
@@ -261,40 +261,34 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
     const fn known(lanes: u32, rounds: u32, walk: u32) -> Rounds {
         Rounds { lanes, rounds, walk }
     }
-    match arm {
-        Arm::Dot4(Planes::Two) if format.is_small() && format.others == 0 && format.first.bytes <= THIN => {
+    let Arm::Dot4(planes) = arm else { return &[] };
+    match planes {
+        _ if format.is_small() && format.others == 0 && format.first.bytes <= THIN => {
             const { &[known(64, 1, 1), known(64, 2, 2), known(64, 6, 2)] }
         }
-        Arm::Dot4(Planes::Two) if format.is_small() && format.others == 0 => {
+        _ if format.is_small() && format.others == 0 => {
             const { &[known(32, 2, 1), known(32, 4, 2), known(64, 6, 2)] }
         }
-        Arm::Dot4(Planes::Two) if format.is_thin() && format.unit > BLOCK => {
+        Planes::Two if format.is_thin() && format.unit > BLOCK => {
             const { &[known(32, 1, 1), known(64, 1, 1), known(64, 3, 1)] }
         }
-        Arm::Dot4(Planes::Two) if format.is_thin() => {
-            const { &[known(64, 1, 0), known(64, 2, 0), known(64, 6, 4)] }
-        }
-        Arm::Dot4(Planes::Two) if format.is_long() && format.entry > 1 => {
+        Planes::Two if format.is_thin() => const { &[known(64, 1, 0), known(64, 2, 0), known(64, 6, 4)] },
+        _ if format.is_long() && format.entry > 1 => {
             const { &[known(64, 1, 4), known(64, 2, 4), known(64, 6, 2)] }
         }
-        Arm::Dot4(Planes::Two) if format.is_long() => {
-            const { &[known(64, 1, 4), known(64, 2, 4), known(64, 6, 4)] }
-        }
-        Arm::Dot4(Planes::Two) if format.is_wide() => {
-            const { &[known(32, 2, 0), known(128, 1, 0), known(128, 3, 4)] }
-        }
-        Arm::Dot4(Planes::One) if format.is_wide() => const { &[known(64, 1, 0)] },
+        _ if format.is_long() => const { &[known(64, 1, 4), known(64, 2, 4), known(64, 6, 4)] },
+        Planes::Two if format.is_wide() => const { &[known(32, 2, 0), known(128, 1, 0), known(128, 3, 4)] },
+        Planes::One if format.is_wide() => const { &[known(64, 1, 0)] },
         _ => &[],
     }
 }
 
-/// Whether a tile of so many rows of x tells its rounds: for several it was measured where a lane has few, of two planes
-/// and of weights of a few bits in units of a block, with no table to fill.
+/// Whether a tile of so many rows of x tells its rounds. For several it was measured to pay where each lane has a unit of
+/// weights without a table, and of one plane where a table is filled; each round is that much code.
 fn is_told(format: Traits, arm: Arm, known: Rounds, cols: u32) -> bool {
-    let (rounds, lanes) = TOLD_OF_MANY;
-    let few = known.rounds <= rounds && known.lanes >= lanes;
-    let narrow = format.table == 0 && format.unit <= BLOCK && format.first.bytes <= NARROW;
-    cols == 1 || few && narrow && arm == Arm::Dot4(Planes::Two)
+    let bytes = arm == Arm::Dot4(Planes::One);
+    let whole = format.is_wide() && known.rounds == 1 && (bytes || known.lanes == LANES[0]);
+    cols == 1 || whole || bytes && format.table > 0 && known.rounds <= FEW_ROUNDS
 }
 
 /// Copies of a long table for lane groups of so many rows, where a device has room.
@@ -314,14 +308,14 @@ fn pays(format: Traits, tile: Tile, shape: Shape) -> bool {
     if format.is_thin() {
         tile.rows <= ROWS || groups.saturating_mul(tile.local) >= MANY_INVOCATIONS
     } else {
-        !format.is_wide() || tile.rounds <= TOLD_OF_MANY.0 || format.is_heavy() || groups <= SOME_GROUPS
+        !format.is_wide() || tile.rounds <= FEW_ROUNDS || format.is_heavy() || groups <= SOME_GROUPS
     }
 }
 
 /// What a tile may become where its rounds are known, the first where they are alike.
 fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -> Vec<Tile> {
     if tile.cols > 1 {
-        return vec![Tile { rounds, ..tile }];
+        return vec![Tile { rounds, rows: tile.rows.min(ROWS), ..tile }];
     }
     let told = Tile { rounds, walk, ..tile };
     if format.is_thin() {
@@ -329,7 +323,7 @@ fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -
         let (rows, at_once) = ROWS_OF_THIN;
         let more = Tile { rows, walk: if walk > 0 { 2 * walk } else { at_once }, ..told };
         let light = format.planes <= FEW_PLANES || format.unit > BLOCK;
-        return if light && rounds <= TOLD_OF_MANY.0 { vec![more, told] } else { vec![told] };
+        return if light && rounds <= FEW_ROUNDS { vec![more, told] } else { vec![told] };
     }
     if format.is_long() {
         // What is asked for ahead takes registers: fewer rows at once of a unit of many words.
@@ -367,7 +361,7 @@ fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u3
     let (table, bytes) = (format.table > 0, arm == Arm::Dot4(Planes::One));
     let rows = match (bytes && !table, cols) {
         (true, 1) => ROWS_OF_BYTES.0,
-        (true, _) if lanes == 64 => ROWS_OF_BYTES.1,
+        (true, _) if lanes == 64 && format.first.bytes <= NARROW => ROWS_OF_BYTES.1,
         (_, COLS) if lanes == LANES[3] => FEW_ROWS,
         _ => ROWS,
     };
@@ -378,7 +372,7 @@ fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u3
     let small = has_copies(format, arm, cols);
     let local = match lanes {
         _ if wide => WIDE,
-        _ if thin => 2 * LOCAL,
+        _ if thin || cols > 1 && lanes == LANES[1] => 2 * LOCAL,
         _ => LOCAL.max(lanes),
     };
     let copies = if small { COPIES } else { 1 };
