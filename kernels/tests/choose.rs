@@ -113,7 +113,7 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     };
     assert_eq!(on(&caps, 0, Exact::Two, 1), (128, 4, 0, 128, 1));
     assert_eq!(on(&caps, 0, Exact::Two, 8), (128, 4, 0, 128, 1));
-    assert_eq!(on(&caps, 2048, Exact::Two, 1), (64, 4, 1, 256, 2));
+    assert_eq!(on(&caps, 512, Exact::Two, 1), (64, 4, 1, 256, 8));
     assert_eq!(on(&caps, 256, Exact::Two, 1), (32, 2, 1, 256, 16));
     assert_eq!(on(&phone, 256, Exact::Two, 1), (32, 2, 1, 256, 1));
     assert_eq!(on(&caps, 256, Exact::Two, 8), (32, 4, 0, 64, 1));
@@ -151,7 +151,7 @@ fn tables_have_tiles_for_the_workgroups_of_a_launch_and_thin_units_are_read_ahea
     assert_eq!(on(Plane::unit(16), 256, of(4096, 4096)), (32, 2, 1, 256));
     assert_eq!(on(Plane::unit(16), 256, of(4096, 12288)), (64, 4, 1, 256));
     assert_eq!(on(Plane::unit(16), 256, experts), (32, 2, 1, 256));
-    assert_eq!(on(Plane::unit(8), 2048, of(4096, 4096)), (64, 4, 1, 256));
+    assert_eq!(on(Plane::unit(8), 512, of(4096, 4096)), (64, 4, 1, 256));
     assert_eq!(on(Plane::unit(8), 0, of(4096, 4096)), (64, 4, 1, 128));
 }
 
@@ -335,30 +335,22 @@ fn lanes_walk_over_their_units_where_a_table_is_long() {
     // Device, planes, words of the table, shape: rows, invocations, copies, rounds, rows of a step.
     let table = [
         (&caps, 2, 512, of(4096, 4096), (4, 256, 8, 2, 4)),
-        (&caps, 3, 1024, of(4096, 4096), (4, 256, 4, 2, 2)),
-        (&caps, 3, 2048, of(4096, 4096), (4, 256, 2, 2, 2)),
-        (&caps, 3, 2048, of(12288, 4096), (8, 768, 2, 2, 2)),
+        (&caps, 4, 512, of(4096, 4096), (4, 256, 8, 2, 2)),
         (&caps, 4, 512, of(12288, 4096), (8, 768, 1, 2, 2)),
         (&card, 4, 512, of(12288, 4096), (8, 768, 16, 2, 2)),
         (&alone, 4, 512, of(12288, 4096), (4, 256, 8, 2, 2)),
-        (&caps, 3, 2048, of(8192, 4096), (4, 256, 2, 2, 2)),
-        (&caps, 3, 2048, of(12288, 12288), (4, 256, 2, 6, 4)),
-        (&caps, 3, 2048, experts, (4, 256, 2, 1, 2)),
-        (&little, 3, 2048, of(12288, 4096), (4, 256, 1, 2, 2)),
-        (&narrow, 3, 2048, of(12288, 4096), (4, 256, 2, 2, 2)),
+        (&caps, 4, 512, of(8192, 4096), (4, 256, 8, 2, 2)),
+        (&caps, 4, 512, of(12288, 12288), (4, 256, 8, 6, 4)),
+        (&caps, 4, 512, experts, (4, 256, 8, 1, 2)),
+        (&little, 4, 512, of(12288, 4096), (8, 768, 1, 2, 2)),
+        (&narrow, 4, 512, of(12288, 4096), (4, 256, 8, 2, 2)),
         // Rows of no known length and columns: as ever.
-        (&caps, 3, 2048, of(4096, 14336), (4, 256, 1, 0, 0)),
-        (&caps, 3, 2048, shape(8, 4096), (4, 128, 1, 0, 0)),
-        // The class int8 alike, and several of its rows too.
+        (&caps, 4, 512, of(4096, 14336), (4, 256, 1, 0, 0)),
+        (&caps, 4, 512, shape(8, 4096), (4, 128, 1, 0, 0)),
+        // The class int8 alike, and several of its rows too; of longer tables too.
         (&caps, 3, 2048, Shape { exact: Exact::One, ..of(12288, 4096) }, (8, 768, 2, 2, 2)),
         (&caps, 3, 2048, Shape { exact: Exact::One, ..shape(8, 4096) }, (4, 128, 1, 2, 0)),
     ];
-    let thin =
-        Traits { unit: 32, packed: true, first: Plane::unit(4), planes: 3, table: 2048, others: 0, entry: 1 };
-    let t = choose(thin, of(4096, 4096), &caps).tile;
-    assert_eq!((t.rows, t.local, t.copies, t.ahead, t.walk), (4, 256, 1, 1, 4));
-    let t = choose(thin, experts, &caps).tile;
-    assert_eq!((t.rows, t.local, t.copies, t.ahead, t.walk), (4, 256, 1, 1, 2));
     for (caps, planes, table, shape, expected) in table {
         let format =
             Traits { unit: 32, packed: true, first: Plane::unit(8), planes, table, others: 0, entry: 1 };
@@ -367,6 +359,46 @@ fn lanes_walk_over_their_units_where_a_table_is_long() {
         assert_eq!((t.rows, t.local, t.copies, t.rounds, t.walk), expected, "{shape:?}: {}", choice.reason);
         assert_eq!((t.lanes, t.ahead), (64, u32::from(t.cols == 1)));
         assert!(tiles(format, choice.arm).contains(&t), "{t:?}");
+    }
+}
+
+/// As the record 2026-11-30-h200-long-tables measured it.
+#[test]
+fn lanes_own_many_rows_where_a_table_is_longer() {
+    let caps = device("any", (32, 32), true);
+    let card = DeviceCaps { limits: Limits { max_workgroup_bytes: 48 << 10, ..caps.limits }, ..caps.clone() };
+    let little = DeviceCaps { limits: Limits { max_workgroup_bytes: 16384, ..caps.limits }, ..caps.clone() };
+    let alone = DeviceCaps { limits: card.limits.clone(), ..device("subgroups of 64 alone", (64, 64), true) };
+    let of = |m, k| Shape { m, ..shape(1, k) };
+    let experts = Shape { rows: 8, m: 768, experts: true, ..shape(8, 2048) };
+    // Format, device, shape: lanes, rows, invocations, copies, rounds, rows of a step, steps ahead. Several columns have two
+    // rounds of half the lanes.
+    let table = [
+        ("IQ1_S", &card, of(12288, 4096), (128, 16, 768, 1, 1, 1, 1)),
+        ("IQ1_S", &caps, of(12288, 4096), (128, 8, 256, 1, 1, 1, 1)),
+        ("IQ1_S", &little, of(12288, 4096), (128, 8, 256, 1, 1, 1, 1)),
+        ("IQ2_S", &little, of(12288, 4096), (128, 4, 256, 1, 1, 1, 1)),
+        ("IQ1_M", &card, of(4096, 4096), (128, 8, 256, 1, 1, 1, 1)),
+        ("IQ1_M", &card, of(4096, 12288), (64, 4, 512, 1, 6, 2, 2)),
+        ("IQ1_M", &card, experts, (64, 4, 256, 1, 1, 1, 1)),
+        ("IQ2_XS", &card, of(12288, 4096), (128, 16, 768, 1, 1, 1, 1)),
+        ("IQ2_XS", &card, of(4096, 4096), (128, 8, 512, 4, 1, 1, 1)),
+        ("IQ2_XS", &card, of(4096, 12288), (128, 8, 512, 4, 3, 1, 1)),
+        ("IQ2_XS", &alone, of(12288, 4096), (128, 4, 256, 4, 1, 1, 1)),
+        ("IQ2_S", &card, of(4096, 12288), (128, 8, 512, 2, 3, 1, 1)),
+        ("IQ2_S", &card, experts, (64, 4, 256, 2, 1, 2, 1)),
+        ("IQ2_S", &card, shape(8, 4096), (64, 4, 128, 1, 0, 0, 0)),
+        ("IQ2_S", &card, shape(8, 12288), (128, 4, 128, 1, 0, 0, 0)),
+    ];
+    let registry = Registry::builtin();
+    for (name, caps, shape, expected) in table {
+        let row = registry.formats().find(|row| row.name == name).unwrap();
+        let choice = row.choose(shape, caps);
+        let t = choice.tile;
+        let found = (t.lanes, t.rows, t.local, t.copies, t.rounds, t.walk, t.ahead);
+        assert_eq!(t.apart, t.cols > 1 && t.lanes == 64);
+        assert_eq!(found, expected, "{name}, {shape:?}: {}", choice.reason);
+        assert!(tiles(row.traits, choice.arm).contains(&t), "{name}: {t:?}");
     }
 }
 
@@ -403,7 +435,7 @@ fn what_shares_a_step_changes_neither_arm_nor_lanes() {
             let alone = row.choose(shape(1, k), &caps);
             for other in [shape(2, k), shape(512, k), Shape { experts: true, ..shape(7, k) }] {
                 let together = row.choose(other, &caps);
-                let order = |c: &kiln_kernels::gemv::Choice| (c.arm, c.tile.lanes);
+                let order = |c: &kiln_kernels::gemv::Choice| (c.arm, c.tile.lanes << u32::from(c.tile.apart));
                 assert_eq!(order(&together), order(&alone), "{}, k = {k}", row.name);
             }
         }

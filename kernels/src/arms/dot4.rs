@@ -253,7 +253,7 @@ fn round_products<F: PackedFormat>(
         }
         for (a, weights) in (0..).zip(&weights) {
             let j = c * t.rows + round.first_row + a;
-            add_product::<F>(sums, weights, own.as_ref().unwrap_or(nearest), j);
+            add_product::<F>(sums, weights, own.as_ref().unwrap_or(nearest), j, t.apart);
         }
     }
 }
@@ -264,8 +264,13 @@ fn add_product<F: PackedFormat>(
     weights: &Weights,
     column: &Column,
     #[comptime] j: u32,
+    #[comptime] apart: bool,
 ) {
-    sums[j] = unit_product::<F>(weights, column, sums[j]);
+    if comptime!(apart) {
+        sums[j] += unit_product::<F>(weights, column, 0.0);
+    } else {
+        sums[j] = unit_product::<F>(weights, column, sums[j]);
+    }
 }
 
 /// What a lane works on: the first unit of each row of W, or of the first alone where rounds are known, the rows of x, the

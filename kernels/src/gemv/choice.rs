@@ -51,8 +51,13 @@ const LONG: [(u32, u32); 2] = [(8, 768), (ROWS, WIDE)];
 const FEW_AT_ONCE: u32 = 2;
 /// Bytes that copies of a long table take at most, where a unit is not so thin that to fill them takes longer.
 const BYTES_OF_LONG: u32 = 16 << 10;
-/// Copies of a table of so many words where many rows share it: lanes never meet in pairs of banks. And of longer ones.
-const COPIES_OF_MANY: (u32, u32, u32) = (512, COPIES, 2);
+/// Words of the longest table that is not beyond that, and copies of longer ones where rows are of two rounds.
+const LONGEST: u32 = 512;
+const COPIES_OF_LONGEST: u32 = 2;
+/// Rows of a lane group and invocations of a workgroup where a table is longer: as many rows as there is room for, for a
+/// lane reads x once for all of them; of single words and of pairs, where a launch has fewer.
+const MANY_ROWS: (u32, u32) = (16, 768);
+const SOME_ROWS: [(u32, u32); 2] = [(8, 256), (8, 512)];
 /// Rows that a lane owns of thin units, and takes at once where it would take all, in a launch that keeps so many
 /// invocations then: what each does beside its products is done for more rows.
 const ROWS_OF_THIN: (u32, u32) = (8, 4);
@@ -121,6 +126,11 @@ impl Traits {
         self.table > SMALL
     }
 
+    /// Whether its first table is longer still.
+    fn is_longest(self) -> bool {
+        self.table > LONGEST
+    }
+
     /// Whether a unit has several words: two in its first plane, and two more planes.
     fn has_many_words(self) -> bool {
         self.first.bytes >= THIN && self.planes > FEW_PLANES
@@ -152,10 +162,10 @@ pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
     let per_row = shape.k / format.unit;
     let known = known_rounds(format, arm).iter().find(|known| known.lanes * known.rounds == per_row);
     let lanes = lanes(format, arm).find(|lanes| per_row >= least(format, arm, *lanes)).unwrap_or(LANES[3]);
-    let lanes = known.map_or(lanes, |known| known.lanes);
     let subgroup = subgroup(caps);
     let cols = if shape.rows == 1 || shape.experts { 1 } else { COLS };
-    let mut tile = tile(format, arm, (lanes, cols), subgroup);
+    let plain = || tile(format, arm, (lanes, cols), subgroup);
+    let mut tile = known.map_or_else(plain, |known| tile_of_row(format, arm, (*known, cols), subgroup));
     if tile.rows > FEW_ROWS && has_copies(format, arm, cols) {
         tile.rows = if workgroups(tile, shape) < FEW_GROUPS { FEW_ROWS } else { tile.rows };
     }
@@ -169,11 +179,11 @@ pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
                 && t.bytes_beside(format.table_bytes(t.copies), Form::default())
                     <= caps.limits.max_workgroup_bytes
         };
-        let tiles = told_tiles(format, tile, *known).into_iter().filter(fits);
+        let tiles = told_tiles(format, arm, tile, *known).into_iter().filter(fits);
         tile = tiles.min_by_key(|t| most_rows(*t, shape)).unwrap_or(tile);
     }
     let fold = subgroup.map_or("workgroup memory", |_| "shuffles");
-    let Tile { rows, local, .. } = tile;
+    let Tile { lanes, rows, local, .. } = tile;
     let reason = format!(
         "{reason}; {per_row} units a row for {lanes} lanes of {local}, {rows} rows each; {cols} rows of x at once; \
          folds by {fold}"
@@ -231,6 +241,15 @@ pub fn tiles(format: Traits, arm: Arm) -> Vec<Tile> {
     let cols = [1, COLS];
     let shapes = lanes(format, arm).flat_map(|lanes| cols.map(|cols| (lanes, cols)));
     let mut tiles: Vec<_> = shapes.flat_map(|shape| subgroups.map(|s| tile(format, arm, shape, s))).collect();
+    for known in known_rounds(format, arm) {
+        for tile in
+            cols.into_iter().flat_map(|cols| subgroups.map(|s| tile_of_row(format, arm, (*known, cols), s)))
+        {
+            if !tiles.contains(&tile) {
+                tiles.push(tile);
+            }
+        }
+    }
     let few: Vec<_> = tiles
         .iter()
         .filter(|t| has_copies(format, arm, t.cols))
@@ -241,7 +260,7 @@ pub fn tiles(format: Traits, arm: Arm) -> Vec<Tile> {
     let told = cols.into_iter().flat_map(|cols| known_rounds(format, arm).iter().map(move |k| (cols, *k)));
     let known = told.filter(|(cols, known)| is_told(format, arm, *known, *cols)).flat_map(|(cols, known)| {
         let plain = subgroups.map(|s| tile(format, arm, (known.lanes, cols), s));
-        plain.into_iter().flat_map(move |t| told_tiles(format, t, known))
+        plain.into_iter().flat_map(move |t| told_tiles(format, arm, t, known))
     });
     let known: Vec<_> = known.collect();
     tiles.extend(scarce.into_iter().chain(known));
@@ -273,6 +292,10 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
             const { &[known(32, 1, 1), known(64, 1, 1), known(64, 3, 1)] }
         }
         Planes::Two if format.is_thin() => const { &[known(64, 1, 0), known(64, 2, 0), known(64, 6, 4)] },
+        Planes::Two if format.is_longest() && format.entry > 1 => {
+            const { &[known(64, 1, 2), known(128, 1, 1), known(128, 3, 1)] }
+        }
+        Planes::Two if format.is_longest() => const { &[known(64, 1, 1), known(128, 1, 1), known(64, 6, 2)] },
         _ if format.is_long() && format.entry > 1 => {
             const { &[known(64, 1, 4), known(64, 2, 4), known(64, 6, 2)] }
         }
@@ -291,15 +314,29 @@ fn is_told(format: Traits, arm: Arm, known: Rounds, cols: u32) -> bool {
     cols == 1 || whole || bytes && format.table > 0 && known.rounds <= FEW_ROUNDS
 }
 
-/// Copies of a long table for lane groups of so many rows, where a device has room.
-fn copies_of_long(format: Traits, rows: u32) -> u32 {
-    let (few_words, of_few, of_more) = COPIES_OF_MANY;
-    match (rows > ROWS, format.table <= few_words) {
-        (true, true) => of_few,
-        (true, false) => of_more,
-        _ if format.first.bytes < THIN => 1,
-        _ => 1 << (BYTES_OF_LONG / (4 * format.table)).max(1).ilog2(),
+/// Copies of a long table for the lane groups of a tile, where a device has room.
+fn copies_of_long(format: Traits, tile: Tile) -> u32 {
+    match tile.rows > ROWS && tile.rounds == FEW_ROUNDS {
+        true if format.is_longest() => COPIES_OF_LONGEST,
+        // Lanes never meet in pairs of banks.
+        true => COPIES,
+        false if tile.rows == MANY_ROWS.0 || format.first.bytes < THIN => 1,
+        false => 1 << (BYTES_OF_LONG / (4 * format.table)).max(1).ilog2(),
     }
+}
+
+/// Rows of a lane group and invocations of a workgroup where a table is long, those of many rows where they fold by
+/// shuffles: else that would take more workgroup memory than there is.
+fn shapes_of_long(format: Traits, tile: Tile, longest: bool) -> Vec<(u32, u32)> {
+    let some = SOME_ROWS[usize::from(format.entry > 1)];
+    let shapes: &[(u32, u32)] = match (tile.lanes, tile.rounds) {
+        (_, FEW_ROUNDS) => &LONG,
+        (128, 1) => &[MANY_ROWS, some, (ROWS, WIDE)],
+        (128, _) => &[some, (ROWS, WIDE)],
+        (_, 6) if longest => &[(ROWS, 2 * WIDE), (ROWS, WIDE)],
+        _ => &[(ROWS, WIDE)],
+    };
+    shapes.iter().copied().filter(|(rows, _)| tile.subgroup.is_some() || *rows <= ROWS).collect()
 }
 
 /// Whether a tile that tells its rounds was measured to pay in a launch of that size.
@@ -313,7 +350,7 @@ fn pays(format: Traits, tile: Tile, shape: Shape) -> bool {
 }
 
 /// What a tile may become where its rounds are known, the first where they are alike.
-fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -> Vec<Tile> {
+fn told_tiles(format: Traits, arm: Arm, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -> Vec<Tile> {
     if tile.cols > 1 {
         return vec![Tile { rounds, rows: tile.rows.min(ROWS), ..tile }];
     }
@@ -328,13 +365,16 @@ fn told_tiles(format: Traits, tile: Tile, Rounds { rounds, walk, .. }: Rounds) -
     if format.is_long() {
         // What is asked for ahead takes registers: fewer rows at once of a unit of many words.
         let few = |rows| rows > ROWS || rounds == 1 || rounds == 2 && format.has_many_words();
-        // Without shuffles their fold would take more workgroup memory than there is.
-        let many = rounds == 2 && tile.subgroup.is_some();
-        let shapes = LONG.iter().filter(|(rows, _)| many || *rows <= ROWS);
-        let walk = |rows| if few(rows) { FEW_AT_ONCE } else { walk };
-        let tiles = shapes.map(|&(rows, local)| Tile { rows, local, walk: walk(rows), ..told });
-        let more =
-            |t: Tile| Some(Tile { copies: copies_of_long(format, t.rows), ..t }).filter(|t| t.copies > 1);
+        let two = arm == Arm::Dot4(Planes::Two);
+        let longest = two && format.is_longest();
+        let at_once = |rows| match longest {
+            false if few(rows) => FEW_AT_ONCE / if two { format.entry } else { 1 },
+            _ => walk,
+        };
+        let ahead = if longest && format.entry == 1 && rounds > 1 { 2 } else { told.ahead };
+        let tiles = shapes_of_long(format, told, longest).into_iter();
+        let tiles = tiles.map(|(rows, local)| Tile { rows, local, walk: at_once(rows), ahead, ..told });
+        let more = |t: Tile| Some(Tile { copies: copies_of_long(format, t), ..t }).filter(|t| t.copies > 1);
         return tiles.flat_map(|t| more(t).into_iter().chain([t])).collect();
     }
     if !format.is_small() {
@@ -357,6 +397,16 @@ fn most_rows(tile: Tile, shape: Shape) -> u32 {
     workgroups(tile, shape).div_ceil(PROCESSORS).saturating_mul(tile.workgroup_rows())
 }
 
+/// The tile for rows of a known length. Several columns leave a lane of many rows no room: it takes two rounds instead, which
+/// meet as twice the lanes do.
+fn tile_of_row(format: Traits, arm: Arm, (known, cols): (Rounds, u32), subgroup: Option<u32>) -> Tile {
+    if format.is_longest() && cols > 1 && known.lanes > LANES[1] && known.rounds == 1 {
+        Tile { apart: true, ..tile(format, arm, (known.lanes / 2, cols), subgroup) }
+    } else {
+        tile(format, arm, (known.lanes, cols), subgroup)
+    }
+}
+
 fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u32>) -> Tile {
     let (table, bytes) = (format.table > 0, arm == Arm::Dot4(Planes::One));
     let rows = match (bytes && !table, cols) {
@@ -376,5 +426,5 @@ fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u3
         _ => LOCAL.max(lanes),
     };
     let copies = if small { COPIES } else { 1 };
-    Tile { lanes, rows, cols, ahead, rounds: 0, walk: 0, local, copies, subgroup }
+    Tile { lanes, rows, cols, ahead, rounds: 0, walk: 0, apart: false, local, copies, subgroup }
 }

@@ -71,6 +71,7 @@ fn lanes_of_several_subgroups_meet_with_the_bits_of_workgroup_memory() {
                 ahead: 0,
                 rounds: 0,
                 walk: 0,
+                apart: false,
                 local,
                 copies: 1,
                 subgroup: Some(32),
@@ -103,6 +104,7 @@ fn rows_of_a_known_length_have_the_bits_of_any() {
             ahead: 0,
             rounds: 0,
             walk: 0,
+            apart: false,
             local: lanes,
             copies: 1,
             subgroup: Some(32),
@@ -113,5 +115,31 @@ fn rows_of_a_known_length_have_the_bits_of_any() {
         assert_ne!(of(Tile { lanes: 16, ..any }, planes, k), bits, "fewer lanes add in another order");
         // It is not so long: nobody is told.
         assert_eq!(of(told, planes, k + 512), of(any, planes, k + 512), "{told:?}");
+    }
+}
+
+/// What shares its step may not change a row's result.
+#[test]
+fn rounds_apart_have_the_bits_of_twice_the_lanes() {
+    let form = Form::default();
+    let of = |tile, k| product_of(tile, form, Planes::Two, [5, k, 3]);
+    for (cols, subgroup) in [(1, Some(32)), (8, Some(32)), (8, None)] {
+        let apart = Tile {
+            lanes: 64,
+            rows: 4,
+            cols,
+            ahead: 0,
+            rounds: 0,
+            walk: 0,
+            apart: true,
+            local: 128,
+            copies: 1,
+            subgroup,
+        };
+        for k in [4096, 4096 - 256] {
+            let bits = of(Tile { lanes: 128, cols: 1, apart: false, ..apart }, k);
+            assert_eq!(of(apart, k), bits, "{apart:?}");
+            assert_ne!(of(Tile { apart: false, ..apart }, k), bits, "rounds of one sum add in another order");
+        }
     }
 }
