@@ -1,0 +1,561 @@
+//! `y[c, i] = Σ_j W[i, j] · x[c, j]` for eight rows of x, W in a packed format: on products of 16×8×16 halves.
+//!
+//! Per group of W, with `w = s · q + o` and `x = d · (256 · hi + lo)`: `s · d · (256 · Σ q hi + Σ q lo) + o · d · Σ x`.
+//! Shapes: W `[m, k]` in planes; x as [`words_of`] lays it out; y `[8, m]` f32.
+//! Who owns what: a workgroup owns [`Shape::rows`] rows of W, a subgroup a run of units of them, four neighboring units
+//! at a step. Lane (g, t) asks for unit t of rows g and g + 8 of each tile of 16; four lanes then exchange their words, so
+//! that each has a quarter of all four units, as a factor holds it.
+//! Numerics: the products of a unit are integers, exact in f32. Sums of units meet neighbors first.
+//! By count, for Q4_K in f16: 66 instructions of a subgroup for 16 rows, 32 weights and eight rows of x with two tiles, of
+//! which 4 are products, 16 scale and add sums, 12 exchange words and scales, 14 unpack weights and 10 x.
+
+use half::f16;
+use kiln_dsl::{prelude::*, tensor::plane_offsets};
+use kiln_kernels::activations::{Planes, quantize_row};
+
+/// Rows of x.
+pub const COLUMNS: u32 = 8;
+/// Elements of a unit of W.
+pub const UNIT: u32 = 32;
+/// Units of a step.
+const STEP: u32 = 4;
+/// Rows of a tile.
+const TILE: u32 = 16;
+
+/// The shape of the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Tiles of 16 rows that a subgroup has at once.
+    pub tiles: u32,
+    /// Subgroups of a workgroup.
+    pub subgroups: u32,
+    /// Units of a row that meet as lanes do.
+    pub lanes: u32,
+    /// Units that each of those adds up one after another.
+    pub rounds: u32,
+    /// Steps whose weights are on their way while one is multiplied.
+    pub ahead: u32,
+    /// The largest |q|, and whether any is negative.
+    pub most: (u32, bool),
+    /// Whether a word of the first plane holds the elements of one pack in its low and of another in its high bits, and
+    /// nothing else is needed for them: the words are exchanged as they lie.
+    pub nibbles: bool,
+}
+
+impl Shape {
+    /// Rows of W of a workgroup.
+    pub const fn rows(&self) -> u32 {
+        self.tiles * TILE
+    }
+
+    /// Units of a row.
+    pub const fn units(&self) -> u32 {
+        self.lanes * self.rounds
+    }
+
+    /// Units of a subgroup that meet as lanes do.
+    const fn own(&self) -> u32 {
+        self.lanes / self.subgroups
+    }
+
+    const fn invocations(&self) -> u32 {
+        self.subgroups * 32
+    }
+
+    /// Sums of a workgroup, in each of its subgroups.
+    const fn sums(&self) -> u32 {
+        self.tiles * TILE * COLUMNS
+    }
+
+    fn steps(&self) -> Vec<(u32, u32)> {
+        (0..self.own() / STEP).flat_map(|q| (0..self.rounds).map(move |r| (q, r))).collect()
+    }
+
+    /// What a sum of products is made of, so that it stays below 2^24.
+    fn parts(&self, group: u32, planes: Planes) -> Parts {
+        let most = match planes {
+            Planes::One => 127,
+            Planes::Two => 32639,
+        };
+        match self.most.0 * most {
+            all if all * group < 1 << 24 => Parts::One,
+            half if group == 32 && half * 16 < 1 << 24 => Parts::Halves,
+            _ => Parts::Planes,
+        }
+    }
+}
+
+/// What a group's sum of products is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    One,
+    Halves,
+    Planes,
+}
+
+/// The factor that the scales of x have taken from sums: of weights that are subnormal halves, and of the lower plane.
+pub fn factor(shape: Shape, planes: Planes) -> f32 {
+    let of_weights = if shape.most.1 { 1.0 } else { 16_777_216.0 };
+    if planes == Planes::Two { 256.0 * of_weights } else { of_weights }
+}
+
+/// Push constants.
+#[derive(Clone, Copy, Debug, Push)]
+pub struct ColumnsPush {
+    /// Rows of W.
+    pub m: u32,
+}
+
+/// 32-bit words of a tensor of so many units on a device.
+fn tensor_words<F: TensorFormat>(n_units: u32) -> u64 {
+    plane_offsets(F::PLANES, u64::from(n_units)).1 / 4
+}
+
+/// Words of 16 bytes that a unit of x has for its products, and those behind all of them for its scales.
+const fn fields(planes: Planes) -> (u32, u32) {
+    (planes.count() * 16, 8)
+}
+
+/// Eight rows of x as the kernel takes them: for each unit and lane (g, t) the words `t` and `t + 4` of row g, hi before
+/// lo; behind all units for each unit and t the scales and sums of rows 2t and 2t + 1.
+pub fn words_of(planes: Planes, factor: f32, rows: &[f32], k: usize) -> Vec<u32> {
+    let n = k / 32;
+    let packed: Vec<Vec<u32>> = rows.chunks_exact(k).map(|x| quantize_row(planes, x).0).collect();
+    let word = |row: usize, field: usize, unit: usize, i: usize| packed[row][(field * n + unit) * 4 + i];
+    let mut words = Vec::new();
+    for unit in 0..n {
+        for (g, t) in (0..8).flat_map(|g| (0..4).map(move |t| (g, t))) {
+            words.extend((0..2 * planes.count() as usize).map(|field| word(g, field, unit, t)));
+        }
+    }
+    let last = 2 * planes.count() as usize;
+    for unit in 0..n {
+        for t in 0..4 {
+            let of = |row: usize, i: usize| f32::from_bits(word(row, last, unit, i));
+            let two = |f: &dyn Fn(usize) -> f32| [f(2 * t), f(2 * t + 1)];
+            let d = two(&|row| of(row, 0) * factor);
+            let all = two(&|row| of(row, 1) + of(row, 2));
+            let (low, high) = (two(&|row| of(row, 1)), two(&|row| of(row, 2)));
+            words.extend([d, all, low, high].as_flattened().iter().map(|v| v.to_bits()));
+        }
+    }
+    words
+}
+
+/// The kernel.
+#[kernel(
+    local_size = shape.invocations(),
+    subgroup = 32,
+    invocations = shape.invocations().max(256),
+    workgroup_bytes = (shape.subgroups * shape.sums() * 4).max(16384),
+    grid = p.m / shape.rows(),
+)]
+pub fn columns<F: PackedFormat>(
+    #[weight]
+    #[len(tensor_words::<F>(p.m * shape.units()))]
+    w: &Buf<u32>,
+    #[len(shape.units() * (fields(planes).0 + fields(planes).1))] x: &Buf<Vec4<u32>>,
+    #[len(p.m * COLUMNS)] y: &BufMut<f32>,
+    #[push] p: ColumnsPush,
+    #[comptime] planes: Planes,
+    #[comptime] shape: Shape,
+) {
+    let (g, t) = (lane() >> 2, lane() & 3);
+    let n_units = p.m * comptime!(shape.units());
+    let tensor = comptime!(Tensor::new::<F>(w, n_units));
+    let first_row = workgroup_id_x() * comptime!(shape.rows());
+    let start = (first_row + g) * comptime!(shape.units());
+    let first = subgroup_id() * comptime!(shape.own());
+    let own = comptime!(Own { tensor: &tensor, x, start, first, g, t, planes, shape });
+    let sums = comptime!(own.sums::<F>());
+    let n = comptime!(shape.subgroups * shape.sums());
+    let shared = Shared::<f32>::new(n);
+    for a in comptime!(0..shape.tiles * 4) {
+        let at = (subgroup_id() * comptime!(shape.tiles) + comptime!(a / 4)) * 128 + lane() * 4;
+        shared[at + comptime!(a % 4)] = comptime!(sums[a as usize]);
+    }
+    barrier();
+    for j in comptime!(0..shape.sums().div_ceil(shape.invocations())) {
+        let i = local_id() + comptime!(j * shape.invocations());
+        if i < comptime!(shape.sums()) {
+            let total = comptime!(meet(&shared, i, 0, shape.subgroups, shape));
+            let (tile, e) = (i >> 7, i & 3);
+            let (row, column) = ((i >> 4) & 7, ((i >> 2) & 3) * 2 + (e & 1));
+            y[column * p.m + first_row + tile * 16 + row + (e >> 1) * 8] = total;
+        }
+    }
+}
+
+/// The sums of subgroups `from` to `from + n`, neighbors first.
+#[track_caller]
+fn meet(shared: &Shared<f32>, i: Ex<u32>, from: u32, n: u32, shape: Shape) -> Ex<f32> {
+    if n == 1 {
+        return part(shared, i, from, shape);
+    }
+    let (low, high) = (meet(shared, i, from, n / 2, shape), meet(shared, i, from + n / 2, n / 2, shape));
+    plus(low, high)
+}
+
+#[device]
+fn part(shared: &Shared<f32>, i: u32, #[comptime] from: u32, #[comptime] shape: Shape) -> f32 {
+    shared[i + comptime!(from * shape.sums())]
+}
+
+#[device]
+fn plus(a: f32, b: f32) -> f32 {
+    a + b
+}
+
+/// What a lane works on.
+struct Own<'a> {
+    tensor: &'a Tensor,
+    x: &'a Buf<Vec4<u32>>,
+    /// The first unit of row g.
+    start: Ex<u32>,
+    /// The subgroup's first unit of a row.
+    first: Ex<u32>,
+    g: Ex<u32>,
+    t: Ex<u32>,
+    planes: Planes,
+    shape: Shape,
+}
+
+/// A word of four lanes' own as each has it: of unit 0, 1, 2 and 3.
+type Quarters = [Ex<u32>; 4];
+
+impl Own<'_> {
+    /// The sums of a lane's elements, four a tile, over the subgroup's units.
+    #[track_caller]
+    fn sums<F: PackedFormat>(&self) -> Vec<Ex<f32>> {
+        let (steps, ahead) = (self.shape.steps(), self.shape.ahead as usize);
+        let mut asked: Vec<Vec<Unit>> = Vec::new();
+        // Sums that wait for a neighbor, each of so many units.
+        let mut waiting: Vec<(u32, Vec<Ex<f32>>)> = Vec::new();
+        let mut sums: Option<Vec<Vec<Ex<f32>>>> = None;
+        for i in 0..steps.len() + ahead {
+            if let Some((q, r)) = steps.get(i) {
+                asked.push(self.ask(*q, *r));
+            }
+            if i < ahead {
+                continue;
+            }
+            if ahead > 0 {
+                subgroup_barrier();
+            }
+            let now = i - ahead;
+            let (q, r) = steps[now];
+            let added = self.step::<F>(&asked[now], q, r, sums.take());
+            if r + 1 < self.shape.rounds {
+                sums = Some(added);
+                continue;
+            }
+            let [a, b, c, d] = &added[..] else { continue };
+            let mut own = (STEP, pairs(&pairs(a, b), &pairs(c, d)));
+            while let Some((n, before)) = waiting.pop_if(|(n, _)| *n == own.0) {
+                own = (2 * n, pairs(&before, &own.1));
+            }
+            waiting.push(own);
+        }
+        waiting.pop().map(|(_, sums)| sums).unwrap_or_default()
+    }
+
+    /// Asks for unit t of step `q` of round `r`: of rows g and g + 8 of each tile.
+    #[track_caller]
+    fn ask(&self, q: u32, r: u32) -> Vec<Unit> {
+        let i = self.at(q);
+        let Shape { tiles, lanes, .. } = self.shape;
+        let behind = |half: u32| half * 8 * self.shape.units() + r * lanes;
+        (0..2 * tiles)
+            .map(|half| self.tensor.unit_of_row(self.start, i).behind(behind(half)).load())
+            .collect()
+    }
+
+    #[track_caller]
+    fn at(&self, q: u32) -> Ex<u32> {
+        unit_at(self.first, self.t, q * STEP)
+    }
+
+    /// `sums` of each unit and tile with the products of a step.
+    #[track_caller]
+    fn step<F: PackedFormat>(
+        &self,
+        units: &[Unit],
+        q: u32,
+        r: u32,
+        sums: Option<Vec<Vec<Ex<f32>>>>,
+    ) -> Vec<Vec<Ex<f32>>> {
+        let groups = UNIT / F::GROUP;
+        // As one column has it: of two planes, what all rows of W share comes from the sum of x.
+        let centered = F::CENTER.is_some() && self.planes == Planes::Two;
+        let own: Vec<[Quarters; 2]> = units.iter().map(|unit| self.quarters::<F>(unit)).collect();
+        let scales: Vec<Vec<(Ex<f32>, Ex<f32>)>> = units
+            .iter()
+            .map(|unit| (0..groups).map(|g| F::scale_offset(unit, number(g))).collect())
+            .collect();
+        let mut found = Vec::new();
+        for u in 0..STEP {
+            let x = self.column::<F>(q * STEP + u + r * self.shape.lanes);
+            let from = lane_of(self.g, u);
+            let mut all = Vec::new();
+            for tile in 0..self.shape.tiles as usize {
+                let rows = [2 * tile, 2 * tile + 1];
+                let words = rows.map(|row| own[row].map(|quarters| self.pairs_of(quarters[u as usize])));
+                let mut total: Vec<Ex<f32>> = match &sums {
+                    Some(sums) => sums[u as usize][4 * tile..4 * tile + 4].to_vec(),
+                    None => (0..4).map(|_| zero()).collect(),
+                };
+                for (group, products) in self.products::<F>(&words, &x).into_iter().enumerate() {
+                    let parts = rows.map(|row| {
+                        let (scale, offset) = scales[row][group];
+                        (from_lane(scale, from), (F::OFFSET && !centered).then(|| from_lane(offset, from)))
+                    });
+                    for (e, total) in total.iter_mut().enumerate() {
+                        let (scale, offset) = parts[e / 2];
+                        let (d, of_x) = (x.d[e % 2], x.sums[group][e % 2]);
+                        *total = match (centered, offset) {
+                            (true, _) => about(*total, products[e], d, scale, of_x),
+                            (_, None) => scaled(*total, products[e], d, scale),
+                            (_, Some(offset)) => fma(offset, of_x, scaled(*total, products[e], d, scale)),
+                        };
+                    }
+                }
+                all.extend(total);
+            }
+            found.push(all);
+        }
+        found
+    }
+
+    /// Words t and t + 4 of each of four lanes' units.
+    #[track_caller]
+    fn quarters<F: PackedFormat>(&self, unit: &Unit) -> [Quarters; 2] {
+        if !self.shape.nibbles {
+            let lanes = |first: u32| [0, 1, 2, 3].map(|j| F::lanes(unit, number(first + j)));
+            return [exchanged(lanes(0), self.t), exchanged(lanes(4), self.t)];
+        }
+        let words = exchanged([0, 1, 2, 3].map(|j| unit.word(number(0), number(j))), self.t);
+        let lanes = |word: Ex<u32>, pack: u32| {
+            let mut loaded = unit.loaded();
+            loaded[..4].fill(word);
+            F::lanes(&self.tensor.unit(self.first).with_loaded(loaded), number(pack))
+        };
+        [words.map(|word| lanes(word, 0)), words.map(|word| lanes(word, 4))]
+    }
+
+    /// Four bytes as halves: elements 0 and 2, 1 and 3.
+    #[track_caller]
+    fn pairs_of(&self, bytes: Ex<u32>) -> [Ex<u32>; 2] {
+        if self.shape.most.1 {
+            [signed(bytes, 0), signed(bytes, 8)]
+        } else {
+            [plain(bytes, 0), plain(bytes, 8)]
+        }
+    }
+
+    /// The sums of products of each group, four elements each.
+    #[track_caller]
+    fn products<F: PackedFormat>(&self, words: &[[[Ex<u32>; 2]; 2]; 2], x: &Column) -> Vec<[Ex<f32>; 4]> {
+        let left = |pack: usize| {
+            let [[e0, o0], [e1, o1]] = [words[0][pack], words[1][pack]];
+            [e0, o0, e1, o1]
+        };
+        let parts = self.shape.parts(F::GROUP, self.planes);
+        let product = |packs: &[usize], planes: &[usize]| {
+            let factors = planes.iter().flat_map(|plane| packs.iter().map(move |pack| (*plane, *pack)));
+            product_of(factors.map(|(plane, pack)| (left(pack), x.words[plane][pack])).collect())
+        };
+        let both: Vec<usize> = (0..self.planes.count() as usize).collect();
+        let groups: &[&[usize]] = if F::GROUP == 16 { &[&[0], &[1]] } else { &[&[0, 1]] };
+        let whole = |packs: &&[usize]| match parts {
+            Parts::One => product(packs, &both),
+            Parts::Halves => pairwise(product(&[0], &both), product(&[1], &both)),
+            Parts::Planes => pairwise(product(packs, &both[..1]), product(packs, &both[1..])),
+        };
+        groups.iter().map(whole).collect()
+    }
+
+    /// What unit `i` from the subgroup's first on meets.
+    #[track_caller]
+    fn column<F: PackedFormat>(&self, i: u32) -> Column {
+        let (products, scales) = fields(self.planes);
+        let two = self.planes == Planes::Two;
+        let words = if two {
+            let four = lane_words(self.x, self.first, i);
+            // A half of the lower plane is 256th parts, so that both planes have one sum.
+            let one = |word: Ex<u32>, lower: bool| {
+                if lower {
+                    [parts_of(word, 0), parts_of(word, 8)]
+                } else {
+                    [signed(word, 0), signed(word, 8)]
+                }
+            };
+            vec![[one(four.x(), false), one(four.y(), false)], [one(four.z(), true), one(four.w(), true)]]
+        } else {
+            let pair = lane_pair(self.x, self.first, i);
+            vec![[pair.x(), pair.y()].map(|word| [signed(word, 0), signed(word, 8)])]
+        };
+        let behind = self.shape.units() * products + i * scales;
+        let first = scale_words(self.x, self.first, self.t, behind);
+        let float = |word| bitcast::<f32, u32>(word);
+        let d = [float(first.x()), float(first.y())];
+        let sums = if F::GROUP == 16 {
+            let more = scale_words(self.x, self.first, self.t, behind + 1);
+            vec![[float(more.x()), float(more.y())], [float(more.z()), float(more.w())]]
+        } else {
+            vec![[float(first.z()), float(first.w())]]
+        };
+        let center = F::CENTER.filter(|_| self.planes == Planes::Two).unwrap_or(1.0);
+        let sums = sums.into_iter().map(|two| two.map(|sum| times(sum, center))).collect();
+        Column { words, d, sums }
+    }
+}
+
+/// What a lane has of a unit of x: its words as halves, by plane and pack, and the scales and sums of two rows.
+struct Column {
+    words: Vec<[[Ex<u32>; 2]; 2]>,
+    d: [Ex<f32>; 2],
+    sums: Vec<[Ex<f32>; 2]>,
+}
+
+#[track_caller]
+fn product_of(factors: Vec<Factors>) -> [Ex<f32>; 4] {
+    let sums = chained(&Chain(factors));
+    [sums.x(), sums.y(), sums.z(), sums.w()]
+}
+
+/// The words of a left and of a right factor.
+type Factors = ([Ex<u32>; 4], [Ex<u32>; 2]);
+
+/// Products that are added up in one tile.
+struct Chain(Vec<Factors>);
+
+impl<'a> Read for &'a Chain {
+    type Out = &'a Chain;
+    fn read(&self) -> &'a Chain {
+        self
+    }
+}
+
+#[device]
+fn chained(factors: &Chain) -> Vec4<f32> {
+    dims!(M = 16, N = 8, K = 16);
+    let mut acc = Tile::<f32, Acc, Sg, M, N>::zero();
+    for i in comptime!(0..factors.0.len() as u32) {
+        let (a, b) = comptime!(factors.0[i as usize]);
+        let left = Tile::<f16, MatA, Sg, M, K>::of_words(
+            comptime!(a[0]),
+            comptime!(a[1]),
+            comptime!(a[2]),
+            comptime!(a[3]),
+        );
+        let right = Tile::<f16, MatB, Sg, K, N>::of_words(comptime!(b[0]), comptime!(b[1]));
+        acc = mul_add(left, right, acc);
+    }
+    fragment::sums(acc)
+}
+
+/// Word j of lane u's four, in lane j of each four, for all u: a transpose.
+#[track_caller]
+fn exchanged(own: Quarters, t: Ex<u32>) -> Quarters {
+    let [a, b, c, d] = own;
+    let ((a, b), (c, d)) = (swapped(a, b, t, 1), swapped(c, d, t, 1));
+    let ((a, c), (b, d)) = (swapped(a, c, t, 2), swapped(b, d, t, 2));
+    [a, b, c, d]
+}
+
+/// The pair with its second for lanes without `bit`, its first for those with it, given to the lane across for the other.
+#[device]
+fn swapped(a: u32, b: u32, t: u32, #[comptime] bit: u32) -> (u32, u32) {
+    let upper = (t & bit) != 0;
+    let theirs = subgroup::shuffle_xor(select(upper, a, b), bit);
+    (select(upper, theirs, a), select(upper, b, theirs))
+}
+
+#[track_caller]
+fn pairs(a: &[Ex<f32>], b: &[Ex<f32>]) -> Vec<Ex<f32>> {
+    a.iter().zip(b).map(|(a, b)| plus(*a, *b)).collect()
+}
+
+#[track_caller]
+fn pairwise(a: [Ex<f32>; 4], b: [Ex<f32>; 4]) -> [Ex<f32>; 4] {
+    [0, 1, 2, 3].map(|e| plus(a[e], b[e]))
+}
+
+#[track_caller]
+fn number(n: u32) -> Ex<u32> {
+    n.read()
+}
+
+#[track_caller]
+fn zero() -> Ex<f32> {
+    0.0f32.read()
+}
+
+#[device]
+fn unit_at(first: u32, t: u32, #[comptime] i: u32) -> u32 {
+    first + t + i
+}
+
+#[device]
+fn lane_of(g: u32, #[comptime] u: u32) -> u32 {
+    g * 4 + u
+}
+
+#[device]
+fn from_lane(value: f32, from: u32) -> f32 {
+    subgroup::shuffle(value, from)
+}
+
+#[device]
+fn lane_words(x: &Buf<Vec4<u32>>, first: u32, #[comptime] i: u32) -> Vec4<u32> {
+    x[first * 32 + lane() + comptime!(i * 32)]
+}
+
+#[device]
+fn lane_pair(x: &Buf<Vec4<u32>>, first: u32, #[comptime] i: u32) -> Vec2<u32> {
+    let two = comptime!(x.view::<Vec2<u32>>());
+    two[first * 32 + lane() + comptime!(i * 32)]
+}
+
+#[device]
+fn scale_words(x: &Buf<Vec4<u32>>, first: u32, t: u32, #[comptime] behind: u32) -> Vec4<u32> {
+    x[first * 8 + t * 2 + behind]
+}
+
+/// Two of four signed bytes as halves.
+#[device]
+fn signed(word: u32, #[comptime] shift: u32) -> u32 {
+    let bits = ((word >> shift) & 0x00ff_00ff) ^ 0x6480_6480;
+    bitcast::<u32, Vec2<f16>>(bitcast::<Vec2<f16>, u32>(bits) - splat::<Vec2<f16>>(1152.0))
+}
+
+/// The same, 256th parts of them.
+#[device]
+fn parts_of(word: u32, #[comptime] shift: u32) -> u32 {
+    let bits = ((word >> shift) & 0x00ff_00ff) ^ 0x4480_4480;
+    bitcast::<u32, Vec2<f16>>(bitcast::<Vec2<f16>, u32>(bits) - splat::<Vec2<f16>>(4.5))
+}
+
+/// Two of four bytes below 128 as halves of 2^-24 each: what they are by their bits.
+#[device]
+fn plain(word: u32, #[comptime] shift: u32) -> u32 {
+    (word >> shift) & 0x00ff_00ff
+}
+
+/// `sum` and the product of a group.
+#[device]
+fn scaled(sum: f32, products: f32, d: f32, scale: f32) -> f32 {
+    fma(products * d, scale, sum)
+}
+
+/// The same where elements are about a center, whose product with the sum of x is given.
+#[device]
+fn about(sum: f32, products: f32, d: f32, scale: f32, of_x: f32) -> f32 {
+    fma(fma(products, d, of_x), scale, sum)
+}
+
+/// A sum of x times the center; where there is none, 1, itself.
+#[device]
+fn times(sum: f32, #[comptime] center: f32) -> f32 {
+    if comptime!(center == 1.0) { sum } else { sum * center }
+}
