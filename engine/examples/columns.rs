@@ -1,5 +1,5 @@
 //! Whether products of fragments serve eight rows of x better than integer dot products do:
-//! `columns [FORMAT,..] [TILESxSUBGROUPSxAHEADxWORDS,..] [f16|int8,..] [ROWSxCOLUMNS,..]`, and `columns check` on the
+//! `columns [FORMAT,..] [TILESxSUBGROUPSxAHEADxWORDSxWIDE,..] [f16|int8,..] [ROWSxCOLUMNS,..]`, and `columns check` on the
 //! interpreter.
 //!
 //! Each result is held against that of the tile which is chosen today before it is timed; beside both stands the time of
@@ -9,6 +9,8 @@
 #[path = "columns/kernel.rs"]
 mod kernel;
 mod timing;
+#[path = "columns/words.rs"]
+mod words;
 
 use std::error::Error;
 
@@ -27,7 +29,8 @@ use kiln_spirv_interp::{InterpOptions, Interpreter};
 use timing::Bench;
 
 const FORMATS: &str = "Q4_K,Q5_K,Q6_K,Q3_K,Q2_K";
-const TILES: &str = "2x4x1x1,2x8x1x1,2x16x1x1,2x4x0x1,2x8x0x1,1x8x1x1,4x4x1x1,2x8x1x0";
+const TILES: &str =
+    "2x4x1x1x1,2x8x1x1x1,2x16x1x1x1,2x4x0x1x1,2x8x0x1x1,1x8x1x1x1,4x4x1x1x1,2x8x1x0x1,2x8x1x1x0";
 const SHAPES: &str = "4096x4096,12288x4096,4096x12288";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -81,7 +84,7 @@ fn staged(
 }
 
 /// The shape for a format and rows of `k`: lanes meet as those of one row do.
-fn shape_of(format: &str, k: u32, [tiles, subgroups, ahead, words]: [u32; 4]) -> Shape {
+fn shape_of(format: &str, k: u32, [tiles, subgroups, ahead, words, wide]: [u32; 5]) -> Shape {
     let units = k / UNIT;
     let most_lanes = if ["Q2_K", "Q3_K"].contains(&format) { 64 } else { 128 };
     let lanes =
@@ -96,7 +99,7 @@ fn shape_of(format: &str, k: u32, [tiles, subgroups, ahead, words]: [u32; 4]) ->
         _ => (128, true),
     };
     let nibbles = words > 0 && ["Q4_K", "Q4_0"].contains(&format);
-    Shape { tiles, subgroups, lanes, rounds: units / lanes, ahead, most, nibbles }
+    Shape { tiles, subgroups, lanes, rounds: units / lanes, ahead, wide: wide > 0, most, nibbles }
 }
 
 /// Small products on the interpreter, beside plain Rust.
@@ -109,16 +112,16 @@ fn check() -> Result<(), Box<dyn Error>> {
         Ok(BufferRange { buffer, offset_bytes: 0, bytes: data.len() as u64 })
     };
     for (name, planes, (m, k), tile) in [
-        ("Q4_K", Planes::Two, (32, 4096), [2, 4, 1, 1]),
-        ("Q4_K", Planes::Two, (64, 4096), [4, 8, 0, 0]),
-        ("Q4_K", Planes::One, (64, 12288), [2, 16, 1, 1]),
-        ("Q5_K", Planes::Two, (32, 4096), [1, 8, 0, 1]),
-        ("Q6_K", Planes::Two, (32, 4096), [2, 8, 1, 1]),
-        ("Q6_K", Planes::One, (32, 4096), [2, 8, 1, 1]),
-        ("Q3_K", Planes::Two, (32, 4096), [2, 8, 1, 1]),
-        ("Q2_K", Planes::Two, (32, 4096), [2, 8, 1, 1]),
-        ("Q4_0", Planes::Two, (32, 4096), [2, 8, 1, 1]),
-        ("Q8_0", Planes::Two, (32, 4096), [2, 8, 1, 1]),
+        ("Q4_K", Planes::Two, (32, 4096), [2, 4, 1, 1, 1]),
+        ("Q4_K", Planes::Two, (64, 4096), [4, 8, 0, 0, 0]),
+        ("Q4_K", Planes::One, (64, 12288), [2, 16, 1, 1, 1]),
+        ("Q5_K", Planes::Two, (32, 4096), [1, 8, 0, 1, 1]),
+        ("Q6_K", Planes::Two, (32, 4096), [2, 8, 1, 1, 1]),
+        ("Q6_K", Planes::One, (32, 4096), [2, 8, 1, 1, 1]),
+        ("Q3_K", Planes::Two, (32, 4096), [2, 8, 1, 1, 1]),
+        ("Q2_K", Planes::Two, (32, 4096), [2, 8, 1, 1, 1]),
+        ("Q4_0", Planes::Two, (32, 4096), [2, 8, 1, 1, 1]),
+        ("Q8_0", Planes::Two, (32, 4096), [2, 8, 1, 1, 1]),
     ] {
         let format = registry.format_named(name).ok_or("the format is there")?;
         let n_blocks = (m * k / format.geometry.elements()) as usize;
@@ -203,10 +206,10 @@ fn time(
     let size = expected.iter().fold(0.0f32, |most, y| most.max(f32::abs(*y)));
     let mut found = vec![(eight, format!("*{eight:.2}"))];
     for tile in tiles {
-        let [tiles, subgroups, ahead, words] = numbers(tile)[..] else {
-            return Err(format!("{tile} is no tile; write 2x8x1x1").into());
+        let [tiles, subgroups, ahead, words, wide] = numbers(tile)[..] else {
+            return Err(format!("{tile} is no tile; write 2x8x1x1x1").into());
         };
-        let shape = shape_of(format.name, k, [tiles, subgroups, ahead, words]);
+        let shape = shape_of(format.name, k, [tiles, subgroups, ahead, words, wide]);
         let x = bench.filled(&u32_bytes(&words_of(planes, factor(shape, planes), &rows, k as usize)))?;
         held.push(x);
         let call = |w: &BufferRange| {

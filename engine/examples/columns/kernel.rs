@@ -9,9 +9,16 @@
 //! By count, for Q4_K in f16: 66 instructions of a subgroup for 16 rows, 32 weights and eight rows of x with two tiles, of
 //! which 4 are products, 16 scale and add sums, 12 exchange words and scales, 14 unpack weights and 10 x.
 
+use std::collections::HashMap;
+
 use half::f16;
 use kiln_dsl::{prelude::*, tensor::plane_offsets};
 use kiln_kernels::activations::{Planes, quantize_row};
+
+use super::words::{
+    exchanged, four_halves, from_lane, half_of, lane_of, lane_pair, lane_words, parts_of, plain, quad_at,
+    scale_words, signed, unit_at,
+};
 
 /// Rows of x.
 pub const COLUMNS: u32 = 8;
@@ -35,6 +42,9 @@ pub struct Shape {
     pub rounds: u32,
     /// Steps whose weights are on their way while one is multiplied.
     pub ahead: u32,
+    /// Whether a lane asks for the scales of all four units of a step at once, each lane of four for another step, where a
+    /// scale has two bytes of a unit.
+    pub wide: bool,
     /// The largest |q|, and whether any is negative.
     pub most: (u32, bool),
     /// Whether a word of the first plane holds the elements of one pack in its low and of another in its high bits, and
@@ -65,6 +75,11 @@ impl Shape {
     /// Sums of a workgroup, in each of its subgroups.
     const fn sums(&self) -> u32 {
         self.tiles * TILE * COLUMNS
+    }
+
+    /// Steps whose scales four lanes bring at once.
+    fn together(&self) -> u32 {
+        if self.wide { (self.own() / STEP).min(4) } else { 1 }
     }
 
     fn steps(&self) -> Vec<(u32, u32)> {
@@ -166,7 +181,7 @@ pub fn columns<F: PackedFormat>(
     let first_row = workgroup_id_x() * comptime!(shape.rows());
     let start = (first_row + g) * comptime!(shape.units());
     let first = subgroup_id() * comptime!(shape.own());
-    let own = comptime!(Own { tensor: &tensor, x, start, first, g, t, planes, shape });
+    let own = comptime!(Own { tensor: &tensor, w, n_units, x, start, first, g, t, planes, shape });
     let sums = comptime!(own.sums::<F>());
     let n = comptime!(shape.subgroups * shape.sums());
     let shared = Shared::<f32>::new(n);
@@ -209,6 +224,8 @@ fn plus(a: f32, b: f32) -> f32 {
 /// What a lane works on.
 struct Own<'a> {
     tensor: &'a Tensor,
+    w: &'a Buf<u32>,
+    n_units: Ex<u32>,
     x: &'a Buf<Vec4<u32>>,
     /// The first unit of row g.
     start: Ex<u32>,
@@ -220,6 +237,12 @@ struct Own<'a> {
     shape: Shape,
 }
 
+/// A scale and an offset, where there is one.
+type Scale = (Ex<f32>, Option<Ex<f32>>);
+
+/// Those that a lane has of a row: by unit and group.
+type Scales = Vec<Vec<(Ex<f32>, Ex<f32>)>>;
+
 /// A word of four lanes' own as each has it: of unit 0, 1, 2 and 3.
 type Quarters = [Ex<u32>; 4];
 
@@ -229,11 +252,17 @@ impl Own<'_> {
     fn sums<F: PackedFormat>(&self) -> Vec<Ex<f32>> {
         let (steps, ahead) = (self.shape.steps(), self.shape.ahead as usize);
         let mut asked: Vec<Vec<Unit>> = Vec::new();
+        let mut asked_scales: HashMap<(u32, u32), Vec<Vec<Unit>>> = HashMap::new();
+        let mut scales: HashMap<(u32, u32), Vec<Scales>> = HashMap::new();
+        let together = self.shape.together();
         // Sums that wait for a neighbor, each of so many units.
         let mut waiting: Vec<(u32, Vec<Ex<f32>>)> = Vec::new();
         let mut sums: Option<Vec<Vec<Ex<f32>>>> = None;
         for i in 0..steps.len() + ahead {
             if let Some((q, r)) = steps.get(i) {
+                if q % together == 0 {
+                    asked_scales.insert((q / together, *r), self.ask_scales::<F>(*q, *r));
+                }
                 asked.push(self.ask(*q, *r));
             }
             if i < ahead {
@@ -244,7 +273,15 @@ impl Own<'_> {
             }
             let now = i - ahead;
             let (q, r) = steps[now];
-            let added = self.step::<F>(&asked[now], q, r, sums.take());
+            let of_steps = (q / together, r);
+            if q % together == 0 {
+                let own: Vec<Scales> = match asked_scales.get(&of_steps) {
+                    Some(rows) if self.shape.wide => rows.iter().map(|units| scales_of::<F>(units)).collect(),
+                    _ => asked[now].iter().map(|unit| scales_of::<F>(std::slice::from_ref(unit))).collect(),
+                };
+                scales.insert(of_steps, own);
+            }
+            let added = self.step::<F>(&asked[now], &scales[&of_steps], (q, r), sums.take());
             if r + 1 < self.shape.rounds {
                 sums = Some(added);
                 continue;
@@ -275,27 +312,68 @@ impl Own<'_> {
         unit_at(self.first, self.t, q * STEP)
     }
 
+    /// Asks for the scales that this lane brings for steps from `q` on: of rows g and g + 8 of each tile, of the four units of
+    /// its own step among them.
+    #[track_caller]
+    fn ask_scales<F: PackedFormat>(&self, q: u32, r: u32) -> Vec<Vec<Unit>> {
+        let Shape { tiles, lanes, wide, .. } = self.shape;
+        if !wide {
+            return Vec::new();
+        }
+        let of_row = |half: u32| {
+            let behind = half * 8 * self.shape.units() + r * lanes;
+            let i = quad_at(self.first, self.t, q * STEP, self.shape.together());
+            let near = self.tensor.unit_of_row(self.start, i).behind(behind);
+            let mut loaded: Vec<Vec<Ex<u32>>> = (0..STEP).map(|_| Vec::new()).collect();
+            for (n, plane) in (0..).zip(F::PLANES) {
+                if plane.units == 1 && plane.bytes == 2 {
+                    let before = F::PLANES[..n as usize].iter().map(|p| p.bytes * 8 / p.units).sum::<u32>();
+                    let four = four_halves(self.w, self.n_units, self.start, i, before, behind);
+                    for (u, words) in (0u32..).zip(&mut loaded) {
+                        words.push(half_of(if u < 2 { four.x() } else { four.y() }, u % 2));
+                    }
+                } else if plane.units > 1 {
+                    let word = if plane.bytes < 4 {
+                        near.sixteen(number(n))
+                    } else {
+                        near.word(number(n), number(0))
+                    };
+                    loaded.iter_mut().for_each(|words| words.push(word));
+                } else {
+                    // Nothing of a scale.
+                    let none = (0..plane.bytes.div_ceil(4)).map(|_| number(0));
+                    loaded.iter_mut().for_each(|words| words.extend(none.clone()));
+                }
+            }
+            loaded.into_iter().map(|words| self.tensor.unit(self.first).with_loaded(words)).collect()
+        };
+        (0..2 * tiles).map(of_row).collect()
+    }
+
+    /// The scale of unit `u` of step `q`, from the lane that has it: by `own`, the scales of a row.
+    #[track_caller]
+    fn scale<F: PackedFormat>(&self, own: &Scales, (q, u): (u32, u32), group: usize) -> Scale {
+        let centered = F::CENTER.is_some() && self.planes == Planes::Two;
+        let (unit, from) = if self.shape.wide { (u, q % self.shape.together()) } else { (0, u) };
+        let (from, (scale, offset)) = (lane_of(self.g, from), own[unit as usize][group]);
+        (from_lane(scale, from), (F::OFFSET && !centered).then(|| from_lane(offset, from)))
+    }
+
     /// `sums` of each unit and tile with the products of a step.
     #[track_caller]
     fn step<F: PackedFormat>(
         &self,
         units: &[Unit],
-        q: u32,
-        r: u32,
+        scales: &[Scales],
+        (q, r): (u32, u32),
         sums: Option<Vec<Vec<Ex<f32>>>>,
     ) -> Vec<Vec<Ex<f32>>> {
-        let groups = UNIT / F::GROUP;
         // As one column has it: of two planes, what all rows of W share comes from the sum of x.
         let centered = F::CENTER.is_some() && self.planes == Planes::Two;
         let own: Vec<[Quarters; 2]> = units.iter().map(|unit| self.quarters::<F>(unit)).collect();
-        let scales: Vec<Vec<(Ex<f32>, Ex<f32>)>> = units
-            .iter()
-            .map(|unit| (0..groups).map(|g| F::scale_offset(unit, number(g))).collect())
-            .collect();
         let mut found = Vec::new();
         for u in 0..STEP {
             let x = self.column::<F>(q * STEP + u + r * self.shape.lanes);
-            let from = lane_of(self.g, u);
             let mut all = Vec::new();
             for tile in 0..self.shape.tiles as usize {
                 let rows = [2 * tile, 2 * tile + 1];
@@ -305,10 +383,7 @@ impl Own<'_> {
                     None => (0..4).map(|_| zero()).collect(),
                 };
                 for (group, products) in self.products::<F>(&words, &x).into_iter().enumerate() {
-                    let parts = rows.map(|row| {
-                        let (scale, offset) = scales[row][group];
-                        (from_lane(scale, from), (F::OFFSET && !centered).then(|| from_lane(offset, from)))
-                    });
+                    let parts = rows.map(|row| self.scale::<F>(&scales[row], (q, u), group));
                     for (e, total) in total.iter_mut().enumerate() {
                         let (scale, offset) = parts[e / 2];
                         let (d, of_x) = (x.d[e % 2], x.sums[group][e % 2]);
@@ -410,6 +485,13 @@ impl Own<'_> {
     }
 }
 
+#[track_caller]
+fn scales_of<F: PackedFormat>(units: &[Unit]) -> Scales {
+    let groups = UNIT / F::GROUP;
+    let of = |unit| (0..groups).map(|group| F::scale_offset(unit, number(group))).collect();
+    units.iter().map(of).collect()
+}
+
 /// What a lane has of a unit of x: its words as halves, by plane and pack, and the scales and sums of two rows.
 struct Column {
     words: Vec<[[Ex<u32>; 2]; 2]>,
@@ -454,23 +536,6 @@ fn chained(factors: &Chain) -> Vec4<f32> {
     fragment::sums(acc)
 }
 
-/// Word j of lane u's four, in lane j of each four, for all u: a transpose.
-#[track_caller]
-fn exchanged(own: Quarters, t: Ex<u32>) -> Quarters {
-    let [a, b, c, d] = own;
-    let ((a, b), (c, d)) = (swapped(a, b, t, 1), swapped(c, d, t, 1));
-    let ((a, c), (b, d)) = (swapped(a, c, t, 2), swapped(b, d, t, 2));
-    [a, b, c, d]
-}
-
-/// The pair with its second for lanes without `bit`, its first for those with it, given to the lane across for the other.
-#[device]
-fn swapped(a: u32, b: u32, t: u32, #[comptime] bit: u32) -> (u32, u32) {
-    let upper = (t & bit) != 0;
-    let theirs = subgroup::shuffle_xor(select(upper, a, b), bit);
-    (select(upper, theirs, a), select(upper, b, theirs))
-}
-
 #[track_caller]
 fn pairs(a: &[Ex<f32>], b: &[Ex<f32>]) -> Vec<Ex<f32>> {
     a.iter().zip(b).map(|(a, b)| plus(*a, *b)).collect()
@@ -489,57 +554,6 @@ fn number(n: u32) -> Ex<u32> {
 #[track_caller]
 fn zero() -> Ex<f32> {
     0.0f32.read()
-}
-
-#[device]
-fn unit_at(first: u32, t: u32, #[comptime] i: u32) -> u32 {
-    first + t + i
-}
-
-#[device]
-fn lane_of(g: u32, #[comptime] u: u32) -> u32 {
-    g * 4 + u
-}
-
-#[device]
-fn from_lane(value: f32, from: u32) -> f32 {
-    subgroup::shuffle(value, from)
-}
-
-#[device]
-fn lane_words(x: &Buf<Vec4<u32>>, first: u32, #[comptime] i: u32) -> Vec4<u32> {
-    x[first * 32 + lane() + comptime!(i * 32)]
-}
-
-#[device]
-fn lane_pair(x: &Buf<Vec4<u32>>, first: u32, #[comptime] i: u32) -> Vec2<u32> {
-    let two = comptime!(x.view::<Vec2<u32>>());
-    two[first * 32 + lane() + comptime!(i * 32)]
-}
-
-#[device]
-fn scale_words(x: &Buf<Vec4<u32>>, first: u32, t: u32, #[comptime] behind: u32) -> Vec4<u32> {
-    x[first * 8 + t * 2 + behind]
-}
-
-/// Two of four signed bytes as halves.
-#[device]
-fn signed(word: u32, #[comptime] shift: u32) -> u32 {
-    let bits = ((word >> shift) & 0x00ff_00ff) ^ 0x6480_6480;
-    bitcast::<u32, Vec2<f16>>(bitcast::<Vec2<f16>, u32>(bits) - splat::<Vec2<f16>>(1152.0))
-}
-
-/// The same, 256th parts of them.
-#[device]
-fn parts_of(word: u32, #[comptime] shift: u32) -> u32 {
-    let bits = ((word >> shift) & 0x00ff_00ff) ^ 0x4480_4480;
-    bitcast::<u32, Vec2<f16>>(bitcast::<Vec2<f16>, u32>(bits) - splat::<Vec2<f16>>(4.5))
-}
-
-/// Two of four bytes below 128 as halves of 2^-24 each: what they are by their bits.
-#[device]
-fn plain(word: u32, #[comptime] shift: u32) -> u32 {
-    (word >> shift) & 0x00ff_00ff
 }
 
 /// `sum` and the product of a group.

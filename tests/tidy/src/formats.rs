@@ -12,6 +12,7 @@ pub const HOMES: &[&str] = &[
     "kernels/src/attention/",
     "kernels/src/reference/kv.rs",
     // A study of how the blocks of two formats could lie on a device, with kernels of its own.
+    "engine/examples/columns.rs",
     "engine/examples/layouts.rs",
     "tests/",
     "xtask/",
