@@ -47,6 +47,10 @@ pub(super) struct Uniformity<'f, 'm> {
     /// Lanes of a stated subgroup, or 2: every subgroup that matters has neighbors in it.
     lanes: usize,
     values: Vec<Class>,
+    /// When each value's class last changed, and when it was last made of its operands'; 0 for never.
+    changed: Vec<u32>,
+    made: Vec<u32>,
+    now: u32,
 }
 
 impl<'f, 'm> Uniformity<'f, 'm> {
@@ -60,12 +64,21 @@ impl<'f, 'm> Uniformity<'f, 'm> {
             ValueKind::Global(_) | ValueKind::Param | ValueKind::Inst => Class::Unknown,
         });
         let invocations = invocations.unwrap_or(u32::MAX);
-        let mut all = Uniformity { facts, invocations, lanes, values: values.collect() };
+        let never = vec![0; module.values.len()];
+        let mut all = Uniformity {
+            facts,
+            invocations,
+            lanes,
+            values: values.collect(),
+            changed: never.clone(),
+            made: never,
+            now: 0,
+        };
         for _ in 0..ROUNDS {
-            let before = all.values.clone();
+            let before = all.now;
             module.entry.prologue.iter().for_each(|inst| all.inst(inst, false));
             all.region(&module.entry.body, false);
-            if all.values == before {
+            if all.changed.iter().all(|&at| at <= before) {
                 return all;
             }
         }
@@ -119,8 +132,23 @@ impl<'f, 'm> Uniformity<'f, 'm> {
         if inst.op == Op::Store {
             self.store(inst, split);
         }
-        if let Some(result) = inst.result {
-            self.values[result.0 as usize] = self.class(inst);
+        let Some(result) = inst.result else { return };
+        let operands = (0..inst.operands.len()).filter_map(|i| inst.value(i));
+        let last = operands.map(|v| self.changed[v.0 as usize]).max().unwrap_or(0);
+        let made = self.made[result.0 as usize];
+        // A class follows from the operands' own, and takes a computation for each invocation.
+        if made == 0 || made < last {
+            self.set(result, self.class(inst));
+            self.made[result.0 as usize] = self.now;
+        }
+    }
+
+    fn set(&mut self, value: ValueId, class: Class) {
+        self.now += 1;
+        let old = &mut self.values[value.0 as usize];
+        if *old != class {
+            *old = class;
+            self.changed[value.0 as usize] = self.now;
         }
     }
 
@@ -135,7 +163,8 @@ impl<'f, 'm> Uniformity<'f, 'm> {
         let old = self.values[root.0 as usize].clone();
         let mixed = split && (self.varies(&old).is_none() || self.varies(&stored).is_none());
         let stored = if mixed || !whole { Class::Unknown } else { stored };
-        self.values[root.0 as usize] = self.join(old, stored);
+        let joined = self.join(old, stored);
+        self.set(root, joined);
     }
 
     fn join(&self, a: Class, b: Class) -> Class {
