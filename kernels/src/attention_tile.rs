@@ -178,12 +178,12 @@ const CUTS: [AttentionCut; 4] = [
 
 /// The variants.
 pub fn variants() -> Vec<Variant> {
-    CUTS.map(|t| Variant::new("attention", AttentionTile::new(t), move || cases(t))).into()
+    CUTS.map(|t| Variant::lazy("attention", AttentionTile::new(t), move || cases(t))).into()
 }
 
 /// One row; a tile of rows exactly; rows and keys that no tile divides, behind keys that were there before; rows past the
 /// last key.
-fn cases(t: AttentionCut) -> Vec<Case> {
+fn cases(t: AttentionCut) -> impl Iterator<Item = Case> {
     let AttentionCut { rows, keys, .. } = t;
     let past = 3;
     let shapes = [
@@ -192,12 +192,10 @@ fn cases(t: AttentionCut) -> Vec<Case> {
         (rows + 3, keys + 5, 0, 4, 2),
         (past + 2, keys + 5, past, 2, 1),
     ];
-    shapes
-        .map(|(n_q, first, past, n_head, n_head_kv)| {
-            let n_k = first + n_q - past;
-            case(t, AttentionTilePush { n_q, n_k, n_head, n_head_kv, first, scale: 0.25 })
-        })
-        .into()
+    shapes.into_iter().map(move |(n_q, first, past, n_head, n_head_kv)| {
+        let n_k = first + n_q - past;
+        case(t, AttentionTilePush { n_q, n_k, n_head, n_head_kv, first, scale: 0.25 })
+    })
 }
 
 fn case(t: AttentionCut, p: AttentionTilePush) -> Case {

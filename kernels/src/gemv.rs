@@ -276,8 +276,8 @@ where
             }
             if form.is_late() { late_shapes::<F>(form) } else { shapes }
         };
-        let of = move |shapes: Vec<(u32, u32, u32)>| cases::<F>(arm, launch, (tile, form), &own(shapes));
-        Variant::new("gemv", kernel(tile, form), move || of(shapes::<F>()))
+        let of = move |shapes: Vec<(u32, u32, u32)>| cases::<F>(arm, launch, (tile, form), own(shapes));
+        Variant::lazy("gemv", kernel(tile, form), move || of(shapes::<F>()))
             .with_long(move || of(long_shapes::<F>()))
             .on(F::NAME, arm.name())
             .cut(vec![format!("{tile:?}"), format!("{form:?}")])
@@ -330,9 +330,14 @@ fn long_shapes<F: Format>() -> Vec<(u32, u32, u32)> {
 }
 
 /// The cases of these shapes, for those whose rows are whole units.
-fn cases<F: Format>(arm: Arm, launch: Launch, how: (Tile, Form), shapes: &[(u32, u32, u32)]) -> Vec<Case> {
-    let whole = shapes.iter().filter(|(_, _, k)| k % F::BLK.max(F::UNIT) == 0);
-    whole.map(|&(n, m, k)| case::<F>(arm, launch, how, n, (m, k))).collect()
+fn cases<F: Format>(
+    arm: Arm,
+    launch: Launch,
+    how: (Tile, Form),
+    shapes: Vec<(u32, u32, u32)>,
+) -> impl Iterator<Item = Case> {
+    let whole = shapes.into_iter().filter(|(_, _, k)| k % F::BLK.max(F::UNIT) == 0);
+    whole.map(move |(n, m, k)| case::<F>(arm, launch, how, n, (m, k)))
 }
 
 /// Experts of a stack in a case, and how many of them a token uses.

@@ -7,7 +7,7 @@ use kiln_abi::{Kernel, StageErrors, StagedKernel};
 use crate::conformance::Case;
 
 type Stage = Arc<dyn Fn() -> Result<StagedKernel, StageErrors> + Send + Sync>;
-type Cases = Arc<dyn Fn() -> Vec<Case> + Send + Sync>;
+type Cases = Arc<dyn Fn() -> Box<dyn Iterator<Item = Case>> + Send + Sync>;
 
 /// One kernel variant.
 #[derive(Clone)]
@@ -34,9 +34,18 @@ impl Variant {
         kernel: K,
         cases: impl Fn() -> Vec<Case> + Send + Sync + 'static,
     ) -> Self {
+        Self::lazy(role, kernel, cases)
+    }
+
+    /// The same with launches whose references take long, each made when it is asked for.
+    pub fn lazy<K, I>(role: &'static str, kernel: K, cases: impl Fn() -> I + Send + Sync + 'static) -> Self
+    where
+        K: Kernel + Send + Sync + 'static,
+        I: IntoIterator<Item = Case, IntoIter: 'static>,
+    {
         let name = kernel.name();
         let stage: Stage = Arc::new(move || kernel.stage());
-        let (cases, long_cases): (Cases, Cases) = (Arc::new(cases), Arc::new(Vec::new));
+        let (cases, long_cases) = (each(cases), each(Vec::new));
         Variant { role, format: None, arm: None, cut: Vec::new(), name, stage, cases, long_cases }
     }
 
@@ -51,8 +60,11 @@ impl Variant {
     }
 
     /// The same with launches that take long, such as those with long rows.
-    pub fn with_long(self, cases: impl Fn() -> Vec<Case> + Send + Sync + 'static) -> Self {
-        Variant { long_cases: Arc::new(cases), ..self }
+    pub fn with_long<I>(self, cases: impl Fn() -> I + Send + Sync + 'static) -> Self
+    where
+        I: IntoIterator<Item = Case, IntoIter: 'static>,
+    {
+        Variant { long_cases: each(cases), ..self }
     }
 
     /// Whether `text` is in its name, or names the format that it is made for, as files do (`IQ4_NL`) or as kernels do
@@ -75,14 +87,21 @@ impl Variant {
     }
 
     /// Launches with known answers.
-    pub fn cases(&self) -> Vec<Case> {
+    pub fn cases(&self) -> impl Iterator<Item = Case> + use<> {
         (self.cases)()
     }
 
     /// More of them, which take long.
-    pub fn long_cases(&self) -> Vec<Case> {
+    pub fn long_cases(&self) -> impl Iterator<Item = Case> + use<> {
         (self.long_cases)()
     }
+}
+
+fn each<I>(cases: impl Fn() -> I + Send + Sync + 'static) -> Cases
+where
+    I: IntoIterator<Item = Case, IntoIter: 'static>,
+{
+    Arc::new(move || Box::new(cases().into_iter()))
 }
 
 /// Whether `name` is that of the format: a file's `IQ4_NL` is a kernel's `Iq4Nl`.

@@ -356,7 +356,7 @@ fn check_one(variant: &Variant, device: &dyn Device) -> Verdict {
     if let Err(refusal) = check_device(device, &kernel) {
         return Verdict::Refused(refusal.to_string());
     }
-    let cases = variant.cases();
+    let cases: Vec<_> = variant.cases().collect();
     if cases.is_empty() {
         return Verdict::Failed("it has no cases, nothing was compared".to_owned());
     }
@@ -419,7 +419,7 @@ mod tests {
     fn verdict(change: fn(&mut Vec<Case>)) -> Verdict {
         let add = Registry::builtin().variants().find(|variant| variant.name == "add").unwrap().clone();
         let changed = Variant::new("add", Add::new(), move || {
-            let mut cases = add.cases();
+            let mut cases: Vec<_> = add.cases().collect();
             change(&mut cases);
             cases
         });
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_differs_from_its_reference_fails() {
-        let n_cases = Registry::builtin().variants().find(|v| v.name == "add").unwrap().cases().len();
+        let n_cases = Registry::builtin().variants().find(|v| v.name == "add").unwrap().cases().count();
         assert!(matches!(verdict(|_| ()), Verdict::Passed { cases, .. } if cases == n_cases && cases > 1));
         let Verdict::Failed(why) = verdict(|cases| {
             let other = cases[1].expected.clone();

@@ -75,8 +75,8 @@ pub fn variants() -> Vec<Variant> {
         let n = if (head_dim, ty) == (64, KvType::F16) { SHAPES.len() } else { FEW };
         let kernel = Attention::new(head_dim, ty, heads, reach, subgroup);
         let cases = move || {
-            let bound = |shape: &Shape| walk_case((head_dim, ty, heads, reach, subgroup), *shape);
-            SHAPES[..n].iter().map(bound).collect()
+            let bound = move |shape: &Shape| walk_case((head_dim, ty, heads, reach, subgroup), *shape);
+            SHAPES[..n].iter().map(bound)
         };
         let cut = vec![
             head_dim.to_string(),
@@ -85,7 +85,7 @@ pub fn variants() -> Vec<Variant> {
             format!("{reach:?}"),
             format!("{subgroup:?}"),
         ];
-        Variant::new("attention", kernel, cases).cut(cut)
+        Variant::lazy("attention", kernel, cases).cut(cut)
     });
     let parts = [
         (64, false, Chunk, Rows, plain),
@@ -102,11 +102,11 @@ pub fn variants() -> Vec<Variant> {
     let parts = parts.map(|(head_dim, mixed, grain, leaves, subgroup)| {
         let kernel = AttentionParts::new(head_dim, mixed, grain, leaves, subgroup);
         let cases = move || {
-            let bound = |shape: &Shape| parts_case((head_dim, mixed, grain, leaves, subgroup), *shape);
-            SHAPES.iter().map(bound).collect()
+            let bound = move |shape: &Shape| parts_case((head_dim, mixed, grain, leaves, subgroup), *shape);
+            SHAPES.iter().map(bound)
         };
         let cut = [head_dim.to_string(), mixed.to_string(), format!("{grain:?} {leaves:?} {subgroup:?}")];
-        Variant::new("attention", kernel, cases).cut(cut.into())
+        Variant::lazy("attention", kernel, cases).cut(cut.into())
     });
     walks.chain(parts).collect()
 }

@@ -130,15 +130,16 @@ const SHAPES: [Cm2Shape; 3] = [
 
 /// The variants of a format.
 pub fn variants<F: Format>() -> Vec<Variant> {
-    SHAPES.map(|s| Variant::new("gemm", GemmCm2::<F>::new(s), move || cases::<F>(s))).into()
+    SHAPES.map(|s| Variant::lazy("gemm", GemmCm2::<F>::new(s), move || cases::<F>(s))).into()
 }
 
 /// One tile and several, edges along every axis.
-fn cases<F: Format>(shape: Cm2Shape) -> Vec<Case> {
+fn cases<F: Format>(shape: Cm2Shape) -> impl Iterator<Item = Case> {
     let [n, m, k] = shape.tile;
     let block = F::BLK.max(F::UNIT);
     let (whole, odd) = (block.next_multiple_of(k * shape.unroll), block * (k / block + 1));
-    [(n, m, whole), (n + 3, m + 5, whole + odd), (1, 7, block)].map(|size| case::<F>(shape, size)).into()
+    let sizes = [(n, m, whole), (n + 3, m + 5, whole + odd), (1, 7, block)];
+    sizes.into_iter().map(move |size| case::<F>(shape, size))
 }
 
 fn case<F: Format>(shape: Cm2Shape, (n, m, k): (u32, u32, u32)) -> Case {

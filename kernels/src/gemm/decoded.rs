@@ -311,7 +311,7 @@ pub fn call<F: Format>(o: GemmOperands, p: GemmDecodedPush, shape: KhrShape) -> 
 /// The variants of one format: every shape that has room for it.
 pub fn variants<F: Format>() -> Vec<Variant> {
     let variant = |shape: KhrShape| {
-        Variant::new("gemm", GemmDecoded::<F>::new(shape), move || cases::<F>(shape))
+        Variant::lazy("gemm", GemmDecoded::<F>::new(shape), move || cases::<F>(shape))
             .on(F::NAME, "khr_f16")
             .cut(vec![format!("{shape:?}")])
             .with_long(move || long_cases::<F>(shape))
@@ -320,7 +320,7 @@ pub fn variants<F: Format>() -> Vec<Variant> {
 }
 
 /// One tile and several, edges along every axis, a part of y's rows, rows of y that do not start at 16 bytes.
-fn cases<F: Format>(shape: KhrShape) -> Vec<Case> {
+fn cases<F: Format>(shape: KhrShape) -> impl Iterator<Item = Case> {
     let [n, m, _] = shape.tile;
     let k = F::BLK.max(F::UNIT).max(PER_WORD);
     // Several slabs, the last in part where blocks allow.
@@ -331,7 +331,7 @@ fn cases<F: Format>(shape: KhrShape) -> Vec<Case> {
     };
     let cases =
         [(n + 3, m + 4, several * k, (4, 8)), (1, 5, k, (0, 0)), (n, m, 64_u32.next_multiple_of(k), (1, 2))];
-    cases.map(|(n, m, k, place)| case::<F>(shape, (n, m, k), place)).into()
+    cases.into_iter().map(move |(n, m, k, place)| case::<F>(shape, (n, m, k), place))
 }
 
 /// More slabs than are on their way at once, the last in part where blocks allow.

@@ -33,17 +33,17 @@ fn shapes() -> [KhrShape; 5] {
 
 /// The variants.
 pub fn variants() -> Vec<Variant> {
-    shapes().map(|s| Variant::new("gemm", GemmF16::new(s), move || cases(s))).into()
+    shapes().map(|s| Variant::lazy("gemm", GemmF16::new(s), move || cases(s))).into()
 }
 
 /// One tile and several, edges along every axis, rows of y that do not start at 16 bytes; many slabs and a part of one.
-fn cases(shape: KhrShape) -> Vec<Case> {
+fn cases(shape: KhrShape) -> impl Iterator<Item = Case> {
     let [n, m, k] = shape.tile;
     let mut shapes = vec![(n, m, 2 * k), (n + 3, m + 4, k + 8), (1, 5, 8), (n, m + 2, k)];
     if shape.schedule.slices > 1 || shape.lanes < 32 {
         shapes.push((n, m, 5 * k + 8));
     }
-    shapes.into_iter().map(|size| case(shape, size)).collect()
+    shapes.into_iter().map(move |size| case(shape, size))
 }
 
 fn case(shape: KhrShape, (n, m, k): (u32, u32, u32)) -> Case {

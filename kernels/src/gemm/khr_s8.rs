@@ -22,21 +22,23 @@ const EAGER: Schedule = Schedule { across: true, eager: true, ..Schedule::PLAIN 
 
 /// The shapes of a large card, for many tiles and for few, and of a CPU driver's matrices.
 pub fn variants() -> Vec<Variant> {
-    let wide = |s: KhrShape| Variant::new("gemm", GemmS8::new(s), move || cases::<Vec4<u32>>(s));
-    let narrow = |s: KhrShape| Variant::new("gemm", GemmS8Narrow::new(s), move || cases::<Vec2<u32>>(s));
+    let wide = |s: KhrShape| Variant::lazy("gemm", GemmS8::new(s), move || cases::<Vec4<u32>>(s));
+    let narrow = |s: KhrShape| Variant::lazy("gemm", GemmS8Narrow::new(s), move || cases::<Vec2<u32>>(s));
     let large = [[512, 12288], [512, 4096]].map(|size| wide(plain_shape(true, size)));
     let small = [KhrShape::NARROW, KhrShape::NARROW.on(EAGER)].map(narrow);
     large.into_iter().chain(small).collect()
 }
 
 /// One tile and several, edges along every axis, rows of y that do not start at 16 bytes; many slabs and a part of one.
-fn cases<V: Vector<Elem = u32> + tile::Carries<i8> + tile::Carries<i32>>(shape: KhrShape) -> Vec<Case> {
+fn cases<V: Vector<Elem = u32> + tile::Carries<i8> + tile::Carries<i32>>(
+    shape: KhrShape,
+) -> impl Iterator<Item = Case> {
     let [n, m, k] = shape.tile;
     let mut shapes = vec![(n, m, 2 * k), (n + 3, m + 4, k + 16), (1, 5, 16), (n, m + 2, k)];
     if shape.schedule.slices > 1 || shape.lanes < 32 {
         shapes.push((n, m, 5 * k + 16));
     }
-    shapes.into_iter().map(|size| case::<V>(shape, size)).collect()
+    shapes.into_iter().map(move |size| case::<V>(shape, size))
 }
 
 fn case<V: Vector<Elem = u32> + tile::Carries<i8> + tile::Carries<i32>>(

@@ -110,8 +110,8 @@ fn run_kernel(variant: &Variant, kernel: &StagedKernel, device: &dyn Device, lon
         Err(other) => return Summary { failures: vec![other.to_string()], ..Summary::default() },
     }
     let mut summary = Summary { variants: 1, ..Summary::default() };
-    let more = if long { variant.long_cases() } else { Vec::new() };
-    for case in variant.cases().into_iter().chain(more) {
+    let more = long.then(|| variant.long_cases()).into_iter().flatten();
+    for case in variant.cases().chain(more) {
         match check(device, kernel, &case) {
             Ok(report) => summary.add(report),
             Err(failure) => summary.failures.push(format!("{}: {failure}", variant.name)),

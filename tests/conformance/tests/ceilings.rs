@@ -27,7 +27,7 @@ fn run(variant: &Variant) -> [u64; 6] {
     let interp = Interpreter::new(InterpOptions::default());
     let kernel = variant.stage().unwrap_or_else(|e| panic!("{e}"));
     let bytes = |case: &Case| case.buffers.iter().map(conformance::Buffer::bytes).sum::<usize>();
-    let case = variant.cases().into_iter().max_by_key(bytes).unwrap();
+    let case = variant.cases().max_by_key(bytes).unwrap();
     conformance::check(&interp, &kernel, &case).unwrap_or_else(|e| panic!("{}: {e}", variant.name));
     numbers(&interp.last_counters())
 }

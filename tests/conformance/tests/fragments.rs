@@ -8,7 +8,7 @@ use kiln_spirv_interp::{InterpOptions, Interpreter};
 fn another_order_of_elements_is_seen() {
     let registry = Registry::builtin();
     let order = registry.variants().find(|v| v.role == "fragment_order").unwrap();
-    let (kernel, cases) = (order.stage().unwrap(), order.cases());
+    let (kernel, cases) = (order.stage().unwrap(), order.cases().collect::<Vec<_>>());
     assert!(kernel.layout.fragments);
     let mut unmarked = kernel.clone();
     unmarked.layout.fragments = false;

@@ -115,7 +115,7 @@ static LAUNCHES: LazyLock<Vec<(StagedKernel, LaunchArgs)>> = LazyLock::new(|| {
     let launch = |variant: &&Variant| {
         let kernel = variant.stage().unwrap();
         assert_eq!(kernel.name, variant.name);
-        (kernel, exact_args(variant.cases().first().unwrap()))
+        (kernel, exact_args(&variant.cases().next().unwrap()))
     };
     let registry = Registry::builtin();
     let extent = Extent::of_environment();
