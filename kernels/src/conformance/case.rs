@@ -126,12 +126,16 @@ pub struct Case {
 
 /// Little-endian bytes of f32 values.
 pub fn f32_bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+    let mut bytes = Vec::with_capacity(4 * values.len());
+    values.iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
+    bytes
 }
 
 /// Little-endian bytes of words.
 pub fn u32_bytes(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    let mut bytes = Vec::with_capacity(4 * words.len());
+    words.iter().for_each(|w| bytes.extend_from_slice(&w.to_le_bytes()));
+    bytes
 }
 
 /// The bytes of a step block of `rows` rows for kernels that only count them.

@@ -163,7 +163,7 @@ fn place(device: &dyn Device, case: &Case) -> Result<Vec<Placed>, DeviceError> {
         .map(|buffer| {
             let bytes = buffer.bytes() as u64;
             let total = (offset_bytes + bytes + GUARD).next_multiple_of(4);
-            let mut before: Vec<u8> = POISON.iter().copied().cycle().take(byte_index(total)).collect();
+            let mut before = POISON.repeat(byte_index(total) / POISON.len());
             let inside = &mut before[byte_index(offset_bytes)..byte_index(offset_bytes + bytes)];
             match buffer {
                 Buffer::Input(data) | Buffer::Changed(data) => inside.copy_from_slice(data),
@@ -186,9 +186,11 @@ fn untouched(
     let start = byte_index(placed.range.offset_bytes);
     let inside = start..start + buffer.bytes();
     let is_output = !matches!(buffer, Buffer::Input(_));
-    let changed =
-        (0..after.len()).find(|i| after[*i] != placed.before[*i] && !(is_output && inside.contains(i)));
-    match changed {
+    let end = after.len();
+    let kept = if is_output { [0..inside.start, inside.end..end] } else { [0..end, end..end] };
+    // Slices first: nearly all are equal, and are compared at once.
+    let differs = kept.into_iter().find(|part| after[part.clone()] != placed.before[part.clone()]);
+    match differs.and_then(|mut part| part.find(|i| after[*i] != placed.before[*i])) {
         None => Ok(()),
         Some(offset) => {
             let what = if inside.contains(&offset) { "an input" } else { "outside its range" };
@@ -296,7 +298,7 @@ fn falsified_is_refused(case: &Case, expected: &Expected, mut found: Vec<u32>) -
 }
 
 fn fill(bytes: &mut [u8], pattern: [u8; 4]) {
-    bytes.iter_mut().zip(pattern.iter().cycle()).for_each(|(b, p)| *b = *p);
+    bytes.copy_from_slice(&pattern.repeat(bytes.len().div_ceil(pattern.len()))[..bytes.len()]);
 }
 
 fn words(bytes: &[u8]) -> Vec<u32> {

@@ -11,9 +11,13 @@ use crate::{
 /// Hadamard's transform of each run of 32, element i of it being Σ_j ± x[j] / √32, negative where i and j share an odd
 /// number of bits.
 pub(super) fn mixed(line: &[f64]) -> Vec<f64> {
+    let root = 32f64.sqrt();
     let element = |run: &[f64], i: usize| -> f64 {
-        let signed = |(j, x): (usize, &f64)| if (i & j).count_ones().is_multiple_of(2) { *x } else { -*x };
-        run.iter().enumerate().map(signed).sum::<f64>() / 32f64.sqrt()
+        let mut sum = 0.0;
+        for (j, x) in run.iter().enumerate() {
+            sum += if (i & j).count_ones().is_multiple_of(2) { *x } else { -*x };
+        }
+        sum / root
     };
     line.chunks(32).flat_map(|run| (0..run.len()).map(move |i| element(run, i))).collect()
 }

@@ -12,9 +12,13 @@ pub fn product(w: &[f32], x: &[f32], k: usize, roundings: u32) -> Bounded {
     let mut out = Bounded::default();
     for x in x.chunks_exact(k) {
         for w in w.chunks_exact(k) {
-            let products = || w.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x));
-            let size: f64 = products().map(f64::abs).sum();
-            out.values.push(products().sum());
+            let (mut sum, mut size) = (0.0, 0.0);
+            for (w, x) in w.iter().zip(x) {
+                let product = f64::from(*w) * f64::from(*x);
+                sum += product;
+                size += product.abs();
+            }
+            out.values.push(sum);
             out.bounds.push(size * gamma(roundings, F32_ROUNDOFF) + f64::from(f32::MIN_POSITIVE));
         }
     }
@@ -31,9 +35,9 @@ pub fn product_of_halves(w: &[f32], x: &[f32], k: usize, roundings: u32) -> Boun
 
 /// What a product of two rows is off, at most, when the weights are f16.
 pub fn half_error(w: &[f32], x: &[f32]) -> f64 {
-    let of = |(w, x): (&f32, &f32)| {
-        let error = f64::max(f64::from(w.abs()) * 2.0 * F16_ROUNDOFF, f64::from(f16::MIN_POSITIVE));
-        f64::from(x.abs()) * error
-    };
-    w.iter().zip(x).map(of).sum()
+    let (smallest, mut sum) = (f64::from(f16::MIN_POSITIVE), 0.0);
+    for (w, x) in w.iter().zip(x) {
+        sum += f64::from(x.abs()) * (f64::from(w.abs()) * 2.0 * F16_ROUNDOFF).max(smallest);
+    }
+    sum
 }
