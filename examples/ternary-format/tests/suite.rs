@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use kiln_abi::{BlockGeometry, LaunchError};
-use kiln_conformance::{run, run_those};
+use kiln_conformance::{run, run_spread, run_those, shifted};
 use kiln_dsl::prelude::*;
 use kiln_kernels::{
     Format, HostFormat, Registry, Variant,
@@ -197,7 +197,15 @@ fn a_bit_beyond_a_block_twice_or_never_is_named() {
 
     let registry = Registry::builtin().with::<Beyond>().unwrap();
     let summary = run(&registry, &Interpreter::new(InterpOptions::default()));
-    assert_eq!((summary.failures, summary.variants), (vec![format!("layout of Beyond: {beyond}")], 0));
+    let said = vec![format!("layout of Beyond: {beyond}")];
+    assert_eq!((summary.failures, summary.variants), (said.clone(), 0));
+    // So do the suites of devices, which choose their variants; those of other formats run.
+    let interpreter = Interpreter::new(InterpOptions::default());
+    let of = |name| run_spread(&registry, |v| v.format == Some(name), &[&interpreter], false);
+    assert_eq!((of(Beyond::NAME).failures, of(Beyond::NAME).variants), (said.clone(), 0));
+    let others = run_spread(&registry, |v| v.name == "add", &[&interpreter], false);
+    assert!(others.failures.is_empty() && others.variants == 1, "{others}");
+    assert_eq!(shifted::run(&registry, &interpreter).failures, said);
 }
 
 /// Products pass: a wrong offset only widens what they may be off by.

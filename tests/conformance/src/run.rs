@@ -19,11 +19,7 @@ use crate::{
 
 /// Runs every case of every variant on `device`; none where a format's layout is not what it promises, which fails then.
 pub fn run(registry: &Registry, device: &(impl Device + Sync)) -> Summary {
-    let failures = broken_layouts(registry.formats());
-    if failures.is_empty() {
-        return run_those(registry.variants(), device, false);
-    }
-    Summary { failures, ..Summary::default() }
+    run_spread(registry, |_| true, &of_threads(device), false)
 }
 
 /// What is wrong with formats before any kernel runs: no case can be made of blocks that have no place on a device.
@@ -38,15 +34,32 @@ pub fn run_those<'r>(
     device: &(impl Device + Sync),
     long: bool,
 ) -> Summary {
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    run_spread(variants, &vec![device; threads], long)
+    spread(variants, &of_threads(device), long)
 }
 
-/// Runs these variants, each on one of `devices`, which are alike: a thread for each.
+fn of_threads<D>(device: &D) -> Vec<&D> {
+    vec![device; std::thread::available_parallelism().map_or(1, NonZero::get)]
+}
+
+/// Runs the variants of `registry` that `is_run` names, each on one of `devices`, which are alike: a thread for each. None
+/// where a format of theirs has a layout that is not what it promises, which fails then.
 ///
 /// What fails is printed at once; with `KILN_RECORD=FILE` every variant leaves a line of JSON there, and one that passed
 /// with the same words on the same device does not run again.
-pub fn run_spread<'r, D: Device + Sync>(
+pub fn run_spread<D: Device + Sync>(
+    registry: &Registry,
+    is_run: impl Fn(&Variant) -> bool,
+    devices: &[&D],
+    long: bool,
+) -> Summary {
+    let failures = broken_layouts(registry.formats().filter(|row| row.variants.iter().any(&is_run)));
+    if failures.is_empty() {
+        return spread(registry.variants().filter(|v| is_run(v)), devices, long);
+    }
+    Summary { failures, ..Summary::default() }
+}
+
+fn spread<'r, D: Device + Sync>(
     variants: impl Iterator<Item = &'r Variant>,
     devices: &[&D],
     long: bool,

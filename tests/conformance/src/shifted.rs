@@ -4,9 +4,11 @@ use std::collections::HashSet;
 
 use kiln_abi::{Device, DeviceError, LaunchError, StagedKernel, launch::check_device};
 use kiln_kernels::{
-    Variant,
+    Registry,
     conformance::{Failure, check},
 };
+
+use crate::broken_layouts;
 
 /// What a device made of shifted pointers.
 #[derive(Clone, Debug, Default)]
@@ -18,10 +20,13 @@ pub struct Shifts {
 }
 
 /// Launches every case of those variants whose loads decode and that the device takes, with the decoding function's
-/// pointer shifted.
-pub fn run<'r>(variants: impl Iterator<Item = &'r Variant>, device: &dyn Device) -> Shifts {
-    let mut shifts = Shifts::default();
-    for variant in variants.filter(|v| v.role == "gemm" || v.role == "attention") {
+/// pointer shifted; none where a format's layout is not what it promises, which fails then.
+pub fn run(registry: &Registry, device: &dyn Device) -> Shifts {
+    let mut shifts = Shifts { failures: broken_layouts(registry.formats()), ..Shifts::default() };
+    if !shifts.failures.is_empty() {
+        return shifts;
+    }
+    for variant in registry.variants().filter(|v| v.role == "gemm" || v.role == "attention") {
         let kernel = match variant.stage() {
             Ok(kernel) => kernel,
             Err(errors) => {
