@@ -31,12 +31,12 @@ pub enum Failure {
         error: Box<LaunchError>,
     },
     /// An output differs.
-    #[error("{case}: output {binding}[{index}] is {found}, expected {expected} ± {bound:e}")]
+    #[error("{case}: {binding}[{index}] is {found}, expected {expected} ± {bound:e}")]
     Value {
         /// The case.
         case: String,
-        /// The binding.
-        binding: usize,
+        /// The binding's name.
+        binding: String,
         /// The element.
         index: usize,
         /// What the kernel wrote.
@@ -48,14 +48,14 @@ pub enum Failure {
     },
     /// An output that must be equal bit by bit differs.
     #[error(
-        "{case}: word {index} of output {binding} is {found} ({found:#010x}), expected {expected} ({expected:#010x}); \
+        "{case}: word {index} of {binding} is {found} ({found:#010x}), expected {expected} ({expected:#010x}); \
          {different} words differ"
     )]
     Word {
         /// The case.
         case: String,
-        /// The binding.
-        binding: usize,
+        /// The binding's name.
+        binding: String,
         /// The word.
         index: usize,
         /// What the kernel wrote.
@@ -66,36 +66,36 @@ pub enum Failure {
         different: usize,
     },
     /// A scale or a sum of a block of integers is not what its bytes say.
-    #[error("{case}: word {index} of output {binding}, {found:#010x}, does not fit its block's bytes")]
+    #[error("{case}: word {index} of {binding}, {found:#010x}, does not fit its block's bytes")]
     Blocks {
         /// The case.
         case: String,
-        /// The binding.
-        binding: usize,
+        /// The binding's name.
+        binding: String,
         /// The word.
         index: usize,
         /// What the kernel wrote.
         found: u32,
     },
     /// A byte outside the ranges, or of an input, changed.
-    #[error("{case}: byte {offset} of binding {binding}, {what}, was overwritten")]
+    #[error("{case}: byte {offset} of {binding}, {what}, was overwritten")]
     Overwritten {
         /// The case.
         case: String,
-        /// The binding.
-        binding: usize,
+        /// The binding's name.
+        binding: String,
         /// Byte offset within the buffer.
         offset: usize,
         /// Which part it belongs to.
         what: &'static str,
     },
     /// A falsified output passed the comparison.
-    #[error("{case}: the comparison of output {binding} accepts a falsified element {index}")]
+    #[error("{case}: the comparison of {binding} accepts a falsified element {index}")]
     Blind {
         /// The case.
         case: String,
-        /// The binding.
-        binding: usize,
+        /// The binding's name.
+        binding: String,
         /// The element that was falsified.
         index: usize,
     },
@@ -113,6 +113,14 @@ pub struct Report {
 struct Placed {
     range: BufferRange,
     before: Vec<u8>,
+}
+
+/// What a comparison speaks of.
+#[derive(Clone, Copy)]
+struct Compared<'a> {
+    case: &'a Case,
+    /// The binding's name.
+    binding: &'a str,
 }
 
 /// Runs `case` of `kernel` on `device`.
@@ -138,16 +146,19 @@ fn run(
     let ranges: Vec<_> = placed.iter().map(|p| p.range).collect();
     launch_staged(device, kernel, &(case.bind)(&ranges)).map_err(|e| launch_failure(case, e))?;
     let mut report = Report::default();
-    for (binding, (buffer, placed)) in case.buffers.iter().zip(placed).enumerate() {
+    for (number, (buffer, placed)) in case.buffers.iter().zip(placed).enumerate() {
+        // A case may have a buffer that its launch leaves out.
+        let name = kernel.layout.bindings.get(number).map(|binding| binding.name.clone());
+        let of = Compared { case, binding: &name.unwrap_or_else(|| format!("buffer {number}")) };
         let mut after = vec![0; placed.before.len()];
         let read = device.read(placed.range.buffer, 0, &mut after);
         read.map_err(|e| launch_failure(case, e.into()))?;
-        untouched(case, binding, buffer, placed, &after)?;
-        for expected in case.expected.iter().filter(|e| e.binding == binding) {
+        untouched(of, buffer, placed, &after)?;
+        for expected in case.expected.iter().filter(|e| e.binding == number) {
             let start = byte_index(placed.range.offset_bytes);
             let found = words(&after[start..start + buffer.bytes()]);
-            let worst = compare(case, expected, &found)?;
-            falsified_is_refused(case, expected, found)?;
+            let worst = compare(of, &expected.content, &found)?;
+            falsified_is_refused(of, expected, found)?;
             report.outputs += expected.len();
             report.worst = report.worst.max(worst);
         }
@@ -176,13 +187,7 @@ fn place(device: &dyn Device, case: &Case) -> Result<Vec<Placed>, DeviceError> {
         .collect()
 }
 
-fn untouched(
-    case: &Case,
-    binding: usize,
-    buffer: &Buffer,
-    placed: &Placed,
-    after: &[u8],
-) -> Result<(), Failure> {
+fn untouched(of: Compared<'_>, buffer: &Buffer, placed: &Placed, after: &[u8]) -> Result<(), Failure> {
     let start = byte_index(placed.range.offset_bytes);
     let inside = start..start + buffer.bytes();
     let is_output = !matches!(buffer, Buffer::Input(_));
@@ -194,28 +199,32 @@ fn untouched(
         None => Ok(()),
         Some(offset) => {
             let what = if inside.contains(&offset) { "an input" } else { "outside its range" };
-            Err(Failure::Overwritten { case: case.name.clone(), binding, offset, what })
+            Err(Failure::Overwritten {
+                case: of.case.name.clone(),
+                binding: of.binding.to_owned(),
+                offset,
+                what,
+            })
         }
     }
 }
 
-fn compare(case: &Case, expected: &Expected, found: &[u32]) -> Result<f64, Failure> {
-    let binding = expected.binding;
-    match &expected.content {
-        Content::Near { values, bounds } => compare_near(case, binding, (values, bounds), found),
+fn compare(of: Compared<'_>, expected: &Content, found: &[u32]) -> Result<f64, Failure> {
+    match expected {
+        Content::Near { values, bounds } => compare_near(of, (values, bounds), found),
         Content::Blocks { k, values, bounds } => {
             let mut read = Vec::with_capacity(values.len());
             let row_words = k / BLOCK as usize * FIELDS as usize * 4;
             for (row, words) in found.chunks_exact(row_words).enumerate() {
                 let values = read_row(words).map_err(|word| Failure::Blocks {
-                    case: case.name.clone(),
-                    binding,
+                    case: of.case.name.clone(),
+                    binding: of.binding.to_owned(),
                     index: row * row_words + word,
                     found: words[word],
                 })?;
                 read.extend(values.into_iter().map(f32::to_bits));
             }
-            compare_near(case, binding, (values, bounds), &read)
+            compare_near(of, (values, bounds), &read)
         }
         Content::Lines { places, head_dim, ty, values, bounds } => {
             let n = ty.line_words(u32::try_from(*head_dim).unwrap_or(u32::MAX)) as usize;
@@ -226,44 +235,39 @@ fn compare(case: &Case, expected: &Expected, found: &[u32]) -> Result<f64, Failu
                 read.extend(kv::decode(line, *head_dim, *ty).into_iter().map(f32::to_bits));
                 line.fill(SENTINEL.to_bits());
             }
-            let beside = Content::Words(vec![SENTINEL.to_bits(); rest.len()]);
-            compare(case, &Expected { binding, content: beside }, &rest)?;
-            compare_near(case, binding, (values, bounds), &read)
+            compare_words(of, &vec![SENTINEL.to_bits(); rest.len()], &rest)?;
+            compare_near(of, (values, bounds), &read)
         }
-        Content::Words(expected) => compare_words(case, binding, expected, found),
+        Content::Words(expected) => compare_words(of, expected, found),
         Content::Pairs(expected) => {
             let mut found: Vec<[u32; 2]> = found.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect();
             found.sort_unstable();
             let mut expected = expected.clone();
             expected.sort_unstable();
-            compare_words(case, binding, expected.as_flattened(), found.as_flattened())
+            compare_words(of, expected.as_flattened(), found.as_flattened())
         }
     }
 }
 
-fn compare_words(case: &Case, binding: usize, expected: &[u32], found: &[u32]) -> Result<f64, Failure> {
+fn compare_words(of: Compared<'_>, expected: &[u32], found: &[u32]) -> Result<f64, Failure> {
     match found.iter().zip(expected).position(|(found, expected)| found != expected) {
         None => Ok(0.0),
         Some(index) => {
             let different = found.iter().zip(expected).filter(|(f, e)| f != e).count();
             let (found, expected) = (found[index], expected[index]);
-            Err(Failure::Word { case: case.name.clone(), binding, index, found, expected, different })
+            let (case, binding) = (of.case.name.clone(), of.binding.to_owned());
+            Err(Failure::Word { case, binding, index, found, expected, different })
         }
     }
 }
 
-fn compare_near(
-    case: &Case,
-    binding: usize,
-    (values, bounds): (&[f64], &[f64]),
-    found: &[u32],
-) -> Result<f64, Failure> {
+fn compare_near(of: Compared<'_>, (values, bounds): (&[f64], &[f64]), found: &[u32]) -> Result<f64, Failure> {
     let mut worst: f64 = 0.0;
     for (index, ((&found, &value), &bound)) in found.iter().zip(values).zip(bounds).enumerate() {
         let found = f32::from_bits(found);
         let difference = (f64::from(found) - value).abs();
         if difference.is_nan() || difference > bound {
-            let case = case.name.clone();
+            let (case, binding) = (of.case.name.clone(), of.binding.to_owned());
             return Err(Failure::Value { case, binding, index, found, expected: value, bound });
         }
         if bound > 0.0 {
@@ -274,7 +278,7 @@ fn compare_near(
 }
 
 /// The control: the comparison must refuse one element moved by a little more than its bound, or by one bit.
-fn falsified_is_refused(case: &Case, expected: &Expected, mut found: Vec<u32>) -> Result<(), Failure> {
+fn falsified_is_refused(of: Compared<'_>, expected: &Expected, mut found: Vec<u32>) -> Result<(), Failure> {
     let Some(index) = expected.len().checked_sub(1).map(|last| last / 2) else { return Ok(()) };
     found[index] = match &expected.content {
         Content::Near { values, bounds } => {
@@ -291,9 +295,12 @@ fn falsified_is_refused(case: &Case, expected: &Expected, mut found: Vec<u32>) -
         found[index] ^= 1;
         found[places[places.len() / 2]] ^= 0x0040_0040;
     }
-    match compare(case, expected, &found) {
+    match compare(of, &expected.content, &found) {
         Err(_) => Ok(()),
-        Ok(_) => Err(Failure::Blind { case: case.name.clone(), binding: expected.binding, index }),
+        Ok(_) => {
+            let (case, binding) = (of.case.name.clone(), of.binding.to_owned());
+            Err(Failure::Blind { case, binding, index })
+        }
     }
 }
 

@@ -1,9 +1,9 @@
-//! Counts are expected word by word, and one that is off by one is named.
+//! Counts are expected word by word, and one that is off by one is named; what differs is called what the kernel calls it.
 
 use kiln_abi::Kernel;
 use kiln_dsl::prelude::*;
-use kiln_kernels::Variant;
-use kiln_kernels::conformance::{Buffer, Case, Expected, check, u32_bytes};
+use kiln_kernels::conformance::{Buffer, Case, Expected, check, f32_bytes, u32_bytes};
+use kiln_kernels::{Registry, Variant};
 use kiln_spirv_interp::{InterpOptions, Interpreter};
 
 #[derive(Push, Clone, Copy)]
@@ -55,8 +55,31 @@ fn counts_are_equal_or_the_one_that_differs_is_named() {
     assert_eq!(
         failure,
         format!(
-            "n = 100: word 2 of output 1 is {found} ({found:#010x}), expected {right} ({right:#010x}); 1 words differ",
+            "n = 100: word 2 of counts is {found} ({found:#010x}), expected {right} ({right:#010x}); 1 words differ",
             right = found + 1,
         )
     );
+}
+
+#[test]
+fn what_differs_is_called_what_its_kernel_calls_it() {
+    let registry = Registry::builtin();
+    let add = registry.variants().find(|v| v.name == "add").unwrap();
+    let (kernel, interp) = (add.stage().unwrap(), Interpreter::new(InterpOptions::default()));
+    let said = |change: fn(&mut Case)| {
+        let mut case = add.cases().next().unwrap();
+        change(&mut case);
+        check(&interp, &kernel, &case).unwrap_err().to_string()
+    };
+    let value = said(|case| case.expected[0] = Expected::equal(3, &[7.5]));
+    assert!(
+        value.starts_with("rows = 1, n = 1: y[0] is ") && value.contains("expected 7.5 ± 0e0"),
+        "{value}"
+    );
+    // An input is told from the output by its name as well.
+    let input = said(|case| {
+        case.buffers[3] = Buffer::Input(f32_bytes(&[0.0]));
+        case.expected.clear();
+    });
+    assert!(input.contains(" of y, an input, was overwritten"), "{input}");
 }
