@@ -215,6 +215,12 @@ pub fn check_caps(caps: &DeviceCaps, kernel: &StagedKernel) -> Result<(), Launch
     if layout.fragments && !caps.matrix.fragments {
         return Err(LaunchError::MissingFragments { kernel: name(), device: caps.name.clone() });
     }
+    // What a device has once and for all comes before limits, which another variant may keep.
+    let (lowest, highest) = caps.subgroup_sizes;
+    if let Some(needed) = layout.subgroup_size.filter(|needed| !(lowest..=highest).contains(needed)) {
+        let device = caps.name.clone();
+        return Err(LaunchError::SubgroupSize { kernel: name(), needed, lowest, highest, device });
+    }
     let limits = &caps.limits;
     let by_workgroup = layout.products.iter().any(|p| p.scope == Scope::Workgroup);
     let reserved = if by_workgroup { caps.matrix.reserved_workgroup_bytes } else { 0 };
@@ -231,17 +237,7 @@ pub fn check_caps(caps: &DeviceCaps, kernel: &StagedKernel) -> Result<(), Launch
     for (what, needed, allowed) in pairs {
         over_limit(caps, kernel, what, needed.into(), allowed.into())?;
     }
-    let (lowest, highest) = caps.subgroup_sizes;
-    match layout.subgroup_size {
-        Some(needed) if needed < lowest || needed > highest => Err(LaunchError::SubgroupSize {
-            kernel: name(),
-            needed,
-            lowest,
-            highest,
-            device: caps.name.clone(),
-        }),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// The shapes that the device multiplies of the product's scope and elements.

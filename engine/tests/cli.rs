@@ -99,6 +99,13 @@ fn bad_usage_is_code_2() {
         assert!(!stderr.is_empty(), "{args:?}");
     }
     check_failure(&["logits", "m", "--ids", "1,2", "--forced", "3", "--out", "o"], 2, "more than the 2 ids");
+    check_failure(&["logits", "m", "--ids", "1,2", "--last", "3", "--out", "o"], 2, "more than the 2 rows");
+    let forced = ["logits", "m", "--ids", "1,2,3", "--forced", "2", "--last", "3", "--out", "o"];
+    check_failure(&forced, 2, "more than the 2 rows");
+    check_failure_of_usage(&["logits", "m", "--ids", "1,x", "--out", "o"], "the number of a token");
+    check_failure_of_usage(&["run", "m", "--temp", "-1"], "a number of 0 or more");
+    check_failure_of_usage(&["run", "m", "-n", "-1"], "a whole number of 0 or more");
+    check_failure(&["inspect", "m", "--plan", "--device", "reference"], 2, "--plan is of Vulkan devices");
     let ids = TempFile::new("ids", b"1, 2\nx");
     check_failure(&["logits", "m", "--ids-file", ids.path(), "--out", "o"], 2, "\"x\" is no token id");
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));

@@ -68,8 +68,8 @@ fn the_list_is_narrowed_by_format_and_role() {
     for name in ["Iq4Nl", "iq4_nl"] {
         assert_eq!(answer(&["kernels", "list", "--format", name]), of_file);
     }
-    refusal(&["kernels", "list", "--format", "Q9_9"], 1, "no format is called \"Q9_9\"; there are F32, ");
-    refusal(&["kernels", "list", "--role", "gem"], 1, "no role is called \"gem\"; there are ");
+    refusal(&["kernels", "list", "--format", "Q9_9"], 2, "no format is called \"Q9_9\"; there are F32, ");
+    refusal(&["kernels", "list", "--role", "gem"], 2, "no role is called \"gem\"; there are ");
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn a_kernel_is_printed_and_written() {
 
 #[test]
 fn an_unknown_kernel_is_refused_with_close_names() {
-    refusal(&["kernels", "emit", "ad"], 1, "no kernel is called \"ad\"; close are add, ");
-    refusal(&["kernels", "check", "rms_nrm"], 1, "close are rms_norm");
+    refusal(&["kernels", "emit", "ad"], 2, "no kernel is called \"ad\"; close are add, ");
+    refusal(&["kernels", "check", "rms_nrm"], 2, "close are rms_norm");
 }
 
 #[test]
@@ -104,6 +104,7 @@ fn a_kernel_is_checked_on_the_interpreter() {
     }
     refusal(&["kernels", "check", "add", "--subgroup", "12"], 2, "expected one of [4, 8, 16, 32, 64]");
     refusal(&["kernels", "check", "add", "--device", "0", "--subgroup", "8"], 2, "for the interpreter");
+    refusal(&["kernels", "check", "add", "--device", "reference"], 2, "`--device interpreter`");
 }
 
 #[test]

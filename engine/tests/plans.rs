@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use kiln_abi::spirv::Capability;
 use kiln_engine::graph::{Graph, LayerState, Op, TensorId};
 use kiln_engine::models;
-use kiln_engine::plan::{ContextReason, ContextWish, Plan, PlanError, PlanOptions, Target};
+use kiln_engine::plan::{AccuracyClass, ContextReason, ContextWish, Plan, PlanError, PlanOptions, Target};
 use kiln_kernels::Registry;
 use shapes::{SHAPES, Shape};
 
@@ -29,11 +29,15 @@ fn device(name: &str) -> Target {
 }
 
 fn plan(shape: &Shape, target: &Target, context: ContextWish) -> Result<Plan, PlanError> {
+    plan_of(shape, target, PlanOptions::new(context))
+}
+
+fn plan_of(shape: &Shape, target: &Target, options: PlanOptions) -> Result<Plan, PlanError> {
     let registry = Registry::builtin();
     let model = models::describe(shape).expect(shape.name);
     let graph = &model.graph;
     let type_id = |tensor: kiln_engine::graph::TensorId| shape.type_id(&graph.tensors[tensor.0], &registry);
-    Plan::new(graph, &type_id, &registry, target, PlanOptions::new(context))
+    Plan::new(graph, &type_id, &registry, target, options)
 }
 
 #[test]
@@ -237,4 +241,22 @@ fn a_caps_file_names_what_is_wrong_with_it() {
     let why = Target::from_json(&text.replace("max_grid", "most_grid")).unwrap_err().to_string();
     assert!(why.contains("most_grid") && why.contains("kiln devices --caps"), "{why}");
     assert!(Target::from_json("{}").unwrap_err().to_string().contains("missing field"));
+}
+
+#[test]
+fn a_class_that_no_product_can_have_is_declined() {
+    let shape = SHAPES.iter().find(|shape| shape.architecture == "qwen3").unwrap();
+    let whole = device("h200");
+    let mut without = device("h200");
+    without.caps.capabilities.retain(|capability| !capability.name().contains("DotProduct"));
+    let of = |target: &Target, class| {
+        let options = PlanOptions { class, ..PlanOptions::new(ContextWish::AtMost(8192)) };
+        plan_of(shape, target, options).unwrap()
+    };
+    let declined = of(&without, AccuracyClass::Int8);
+    let why = declined.unmet.as_deref().unwrap();
+    assert!(why.contains("8 bits") && why.contains("no integer dot product"), "{why}");
+    assert!(declined.to_string().contains(&format!("declined {why}\n")), "the plan says so");
+    assert_eq!(of(&whole, AccuracyClass::Int8).unmet, None);
+    assert_eq!(of(&without, AccuracyClass::F16).unmet, None, "the class asks for nothing that it lacks");
 }

@@ -227,6 +227,9 @@ impl<'a> Taken<'a> {
             (Holds::Scratch, _) => range.bytes * n_rows / u64::from(plan.window.max(1)),
             (Holds::Angles(_), _) => range.bytes * n_rows / u64::from(plan.context.n_ctx),
             (Holds::Logits, _) => u64::from(plan.n_vocab) * 4,
+            (Holds::Samplers, _) => range.bytes / u64::from(plan.context.n_slots),
+            // A few words; how many candidates there are, the logits say.
+            (Holds::Candidates | Holds::Chosen | Holds::Ring, _) => 0,
             _ => range.bytes,
         }
     }

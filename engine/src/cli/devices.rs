@@ -12,7 +12,7 @@ use super::kernels::{Refusal, staged};
 use super::{Context, Failure, output};
 use crate::plan::Target;
 
-/// List the Vulkan devices, what each can run, and why not the rest.
+/// List the Vulkan devices, what each can run, and why not the rest: by number of variants, or with --json by name.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// One JSON array, for programs
@@ -27,7 +27,8 @@ pub(super) fn devices(context: &Context, args: &Args) -> Result<(), Failure> {
     let devices = kiln_runtime::devices()?;
     if let Some(index) = args.caps {
         let found = devices.iter().find(|device| device.index == index);
-        let unknown = || Failure::Usage(format!("--caps {index}: there are {} devices", devices.len()));
+        let unknown =
+            || Failure::Usage(format!("--caps {index}: devices have the numbers below {}", devices.len()));
         let text = Target::to_json(found.ok_or_else(unknown)?).map_err(|e| Failure::Usage(e.to_string()))?;
         return writeln!(std::io::stdout().lock(), "{text}").map_err(output);
     }
@@ -115,9 +116,17 @@ fn as_text(info: &DeviceInfo, fitness: &Fitness) -> String {
     let Count { runs, of } = fitness.all;
     let mut text = format!("   arms          {}\n   kernels       {runs} of {of}\n", arms.join(", "));
     for (reason, kernels) in &fitness.refused {
-        text += &format!("   refused       {reason}: {}\n", kernels.join(", "));
+        let mut of: BTreeMap<&str, usize> = BTreeMap::new();
+        kernels.iter().for_each(|name| *of.entry(family(name)).or_default() += 1);
+        let counts = of.iter().map(|(name, n)| format!("{name} ({n})")).collect::<Vec<_>>();
+        text += &format!("   refused       {reason}: {}\n", counts.join(", "));
     }
     text
+}
+
+/// What a kernel's variants are called together.
+fn family(name: &str) -> &str {
+    name.split(['<', '(']).next().unwrap_or(name)
 }
 
 fn as_json(info: &DeviceInfo, fitness: &Fitness) -> Value {

@@ -50,6 +50,10 @@ pub(super) fn inspect(context: &Context, args: &Args) -> Result<(), Failure> {
 
 /// The plan of a model on a device, or why there is none.
 fn plan(context: &Context, args: &Args) -> Result<(), Failure> {
+    if args.caps.is_none() && args.placement.is_reference() {
+        let why = "--plan is of Vulkan devices; the reference runs a model's words one after another";
+        return Err(Failure::Usage(why.to_owned()));
+    }
     let file = ModelFile::open(&args.model, &context.registry)?;
     let target = match &args.caps {
         Some(path) => {

@@ -10,6 +10,7 @@ use kiln_kernels::{FormatRow, Registry, Variant, disassemble, is_format};
 use kiln_runtime::{Gpu, RuntimeOptions};
 use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
 
+use super::options::REFERENCE;
 use super::{Context, Failure, output};
 
 /// List kernels, print one as SPIR-V, or check them against their references.
@@ -118,6 +119,13 @@ pub(super) enum Refusal {
     /// Nothing was checked.
     #[error("{device} runs none of the {of} kernels asked for")]
     NoneRan { of: usize, device: String },
+}
+
+impl Refusal {
+    /// The command asks for what there is not.
+    pub(super) fn is_usage(&self) -> bool {
+        matches!(self, Self::Unknown { .. } | Self::NoneLeft)
+    }
 }
 
 pub(super) fn kernels(context: &Context, args: &Args) -> Result<(), Failure> {
@@ -317,6 +325,11 @@ fn open(context: &Context, args: &CheckArgs) -> Result<Box<dyn Device>, Failure>
     if args.subgroup.is_some() {
         let why = "--subgroup is for the interpreter: a Vulkan device has a subgroup size of its own";
         return Err(Failure::Usage(why.to_owned()));
+    }
+    if args.device == REFERENCE {
+        let why =
+            format!("kernels are checked against references, on `--device {INTERPRETER}` or a Vulkan device");
+        return Err(Failure::Usage(why));
     }
     let options = RuntimeOptions {
         device: Some(args.device.clone()),

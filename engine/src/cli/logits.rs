@@ -22,7 +22,7 @@ pub(super) struct Args {
     /// GGUF file
     model: PathBuf,
     /// Token ids, as 1,2,3
-    #[arg(long, value_name = "IDS", value_delimiter = ',', required_unless_present = "ids_file")]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id, required_unless_present = "ids_file")]
     ids: Vec<u32>,
     /// Read the token ids from a file, with blanks or commas between them
     #[arg(long, value_name = "FILE", conflicts_with = "ids")]
@@ -48,6 +48,10 @@ pub(super) fn logits(context: &Context, args: &Args) -> Result<(), Failure> {
     let n_prompt = args.forced.unwrap_or(ids.len());
     if n_prompt > ids.len() {
         return Err(Failure::Usage(format!("--forced {n_prompt} is more than the {} ids given", ids.len())));
+    }
+    let n_rows = ids.len() + 1 - args.forced.unwrap_or(1);
+    if let Some(last) = args.last.filter(|last| *last > n_rows) {
+        return Err(Failure::Usage(format!("--last {last} is more than the {n_rows} rows there are")));
     }
     let file = ModelFile::open(&args.model, &context.registry)?;
     let n_ctx = args.placement.n_ctx(&file);
@@ -97,6 +101,10 @@ fn write_rows(
         write(&row)?;
     }
     Ok(())
+}
+
+fn token_id(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "expected the number of a token, as `kiln tokenize` gives them".to_owned())
 }
 
 fn ids_of_file(path: &Path) -> Result<Vec<u32>, Failure> {

@@ -61,8 +61,11 @@ enum Failure {
     #[error("{0}")]
     Bench(#[from] BenchError),
     /// The Vulkan loader, a driver, or the device that was asked for.
-    #[error("{0}; `--device reference` runs on the CPU without Vulkan")]
+    #[error("{0}")]
     Runtime(#[from] RuntimeError),
+    /// The same where a model could run without a device too.
+    #[error("{0}\n`--device reference` runs the model on the CPU without Vulkan")]
+    Placed(RuntimeError),
     /// A kernel that cannot be listed, printed or checked.
     #[error("{0}")]
     Kernels(#[from] kernels::Refusal),
@@ -81,7 +84,13 @@ impl Failure {
     /// The command asks for what there is not, rather than that something failed.
     fn is_usage(&self) -> bool {
         use RuntimeError::{AmbiguousDevice, UnknownDevice};
-        matches!(self, Self::Usage(_) | Self::Runtime(UnknownDevice { .. } | AmbiguousDevice { .. }))
+        match self {
+            Self::Runtime(error) | Self::Placed(error) => {
+                matches!(error, UnknownDevice { .. } | AmbiguousDevice { .. })
+            }
+            Self::Kernels(refusal) => refusal.is_usage(),
+            _ => matches!(self, Self::Usage(_)),
+        }
     }
 
     /// The reader of our answers went away, as `head` does: no failure of ours.

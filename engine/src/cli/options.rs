@@ -20,16 +20,16 @@ use crate::submit::DeviceModel;
 #[command(next_help_heading = "Sampling")]
 pub(super) struct Sampling {
     /// Temperature; 0 always takes the likeliest token
-    #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = at_least_zero)]
+    #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = at_least_zero, allow_negative_numbers = true)]
     temp: f32,
     /// Choose among the K likeliest; 0 for all
     #[arg(long, value_name = "K", default_value_t = 40)]
     top_k: usize,
     /// Choose among the likeliest that make up this share; 1 for all
-    #[arg(long, value_name = "P", default_value_t = 0.95, value_parser = share)]
+    #[arg(long, value_name = "P", default_value_t = 0.95, value_parser = share, allow_negative_numbers = true)]
     top_p: f32,
     /// Choose among those at least P times as likely as the best; 0 for all
-    #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = share)]
+    #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = share, allow_negative_numbers = true)]
     min_p: f32,
     /// Make tokens of the last 64 less likely by this factor; 1 for none
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = factor)]
@@ -145,7 +145,7 @@ impl std::str::FromStr for Without {
 }
 
 /// The name of the CPU reference among devices.
-const REFERENCE: &str = "reference";
+pub(super) const REFERENCE: &str = "reference";
 /// Positions that are planned for when nobody asks for more.
 const DEFAULT_CTX: usize = 8192;
 
@@ -162,11 +162,15 @@ impl Placement {
                 super::log::say(format_args!("note: running on the CPU reference (plain f32): {why}"));
                 self.load_reference(context, file)
             }
+            Err(Failure::Runtime(why)) => Err(Failure::Placed(why)),
             loaded => loaded,
         }
     }
 
     fn load_reference(&self, context: &Context, file: &ModelFile) -> Result<Box<dyn Backend>, Failure> {
+        if self.activations != AccuracyClass::F16 {
+            super::log::say(format_args!("note: the reference has activations of f32 in every class"));
+        }
         let bar = Bar::new("dequantizing");
         let device = Device::Reference { threads: context.threads };
         Ok(file.load(&context.registry, device, &|done, total| bar.report(done, total))?)
@@ -197,7 +201,7 @@ impl Placement {
         Ok((gpu, model.map_err(Error::from)?))
     }
 
-    /// The device, opened.
+    /// The device, opened: a Vulkan one.
     pub(super) fn open(&self, context: &Context) -> Result<Gpu, Failure> {
         let options = RuntimeOptions {
             device: self.device.clone(),

@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[arg(short, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Most tokens of the answer [default: no limit but the context]
-    #[arg(short, value_name = "N")]
+    #[arg(short, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     n: Option<usize>,
     /// Continue the prompt as it stands, without the file's chat template
     #[arg(long)]
@@ -43,6 +43,10 @@ pub(super) struct Args {
     placement: Placement,
     #[command(flatten)]
     sampling: Sampling,
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "expected a whole number of 0 or more".to_owned())
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<(), Failure> {

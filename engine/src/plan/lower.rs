@@ -52,6 +52,7 @@ const PIECE_ROWS: u64 = 256;
 pub(super) struct Lowered {
     pub(super) buffers: Vec<PlannedBuffer>,
     pub(super) declines: Vec<String>,
+    pub(super) unmet: Option<String>,
     pub(super) steps: Vec<PlannedStep>,
     pub(super) matrices: bool,
     pub(super) beside: Vec<Vec<(usize, usize)>>,
@@ -106,6 +107,7 @@ pub(super) fn lower(
     planner.fixed = planner.fixed_buffers(n_vocab)?;
     planner.page_tables();
     let (matrices, declines) = planner.matrices()?;
+    let unmet = planner.unmet()?;
     let outputs_beside = OUTPUTS_BESIDE.min(outputs);
     let beside = if matrices { planner.beside(n_vocab, outputs_beside) } else { Vec::new() };
     let mut scratch = Scratch::new(window);
@@ -118,6 +120,7 @@ pub(super) fn lower(
     Ok(Lowered {
         buffers,
         declines,
+        unmet,
         steps,
         matrices,
         beside,

@@ -330,7 +330,12 @@ impl std::fmt::Display for AccuracyClass {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             AccuracyClass::F16 => write!(f, "f16: activations of 11 bits and more"),
-            AccuracyClass::Int8 => write!(f, "int8: activations of 8 bits where weights are packed"),
+            AccuracyClass::Int8 => {
+                write!(
+                    f,
+                    "int8: activations of 8 bits where rows meet packed weights, but for the last product"
+                )
+            }
         }
     }
 }
@@ -354,6 +359,8 @@ pub struct Plan {
     pub buffers: Vec<PlannedBuffer>,
     /// What the device's faster ways decline, each once.
     pub declines: Vec<String>,
+    /// Why nothing is done as the class that was asked for says, if so.
+    pub unmet: Option<String>,
     /// By width, smallest class first.
     pub steps: Vec<PlannedStep>,
     /// Whether wide feeds are multiplied on matrices; where not, every feed is narrow.
@@ -379,7 +386,10 @@ pub struct Plan {
 /// Logs what a plan declines, or why there is none; whoever loads a model does it once.
 pub(crate) fn log_declines(plan: &Result<Plan, PlanError>) {
     match plan {
-        Ok(plan) => plan.declines.iter().for_each(|reason| tracing::info!("declined: {reason}")),
+        Ok(plan) => {
+            plan.unmet.iter().for_each(|reason| tracing::warn!("declined: {reason}"));
+            plan.declines.iter().for_each(|reason| tracing::info!("declined: {reason}"));
+        }
         Err(reason) => tracing::info!("declined: {reason}"),
     }
 }
@@ -405,6 +415,7 @@ impl Plan {
         let lower::Lowered {
             buffers,
             declines,
+            unmet,
             steps,
             matrices,
             beside,
@@ -425,6 +436,7 @@ impl Plan {
             class: options.class,
             buffers,
             declines,
+            unmet,
             steps,
             matrices,
             beside,

@@ -27,7 +27,7 @@ impl fmt::Display for Plan {
             }
         }
         writeln!(f, "class    {}, keys and values {}", self.class, self.context.kv_type.name())?;
-        self.declines.iter().try_for_each(|reason| writeln!(f, "declined {reason}"))?;
+        self.unmet.iter().chain(&self.declines).try_for_each(|reason| writeln!(f, "declined {reason}"))?;
         self.residency(f)?;
         self.list_kernels(f)?;
         self.steps.iter().try_for_each(|step| self.step(f, step))

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use kiln_abi::{Device, LaunchError, StagedKernel, launch::check_device};
+use kiln_abi::{Device, Floor, LaunchError, StagedKernel, launch::check_device};
 use kiln_kernels::{
     FormatRow, Registry, Variant,
     conformance::{check, check_format},
@@ -133,8 +133,9 @@ fn run_kernel(variant: &Variant, kernel: &StagedKernel, device: &dyn Device, lon
     summary
 }
 
-/// Whether the device lacks what not every device has: a capability, a subgroup size, fragments, or the matrices that
-/// a kernel is cut for with the workgroup memory that goes with them.
+/// Whether the device lacks what not every device has: a capability, a subgroup size, fragments, the matrices that a kernel
+/// is cut for with the workgroup memory that goes with them, or more memory and invocations of a workgroup than every
+/// device has, where a kernel states that it needs them.
 fn is_lack(kernel: &StagedKernel, refusal: &LaunchError) -> bool {
     let of_matrices = !kernel.layout.products.is_empty();
     match refusal {
@@ -142,7 +143,64 @@ fn is_lack(kernel: &StagedKernel, refusal: &LaunchError) -> bool {
         | LaunchError::MissingProduct { .. }
         | LaunchError::MissingFragments { .. }
         | LaunchError::SubgroupSize { .. } => true,
-        LaunchError::OverLimit { .. } => of_matrices,
+        LaunchError::OverLimit { needed, .. } => of_matrices || states(kernel, *needed),
         _ => false,
+    }
+}
+
+/// Whether that much is what a kernel needs beyond every device.
+fn states(kernel: &StagedKernel, needed: u64) -> bool {
+    let (layout, floor) = (&kernel.layout, Floor::default());
+    let own = [(layout.workgroup_bytes, floor.workgroup_bytes), (layout.invocations(), floor.invocations)];
+    own.iter().any(|(own, floor)| own > floor && u64::from(*own) == needed)
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_abi::{DeviceCaps, launch::check_caps};
+    use kiln_kernels::Registry;
+    use kiln_spirv_interp::{InterpOptions, Interpreter};
+
+    use super::*;
+
+    /// The refusal of the first kernel of its kind by a device with less, and whether that is a lack.
+    fn refused(kind: impl Fn(&StagedKernel) -> bool, less: impl Fn(&mut DeviceCaps)) -> (LaunchError, bool) {
+        let registry = Registry::builtin();
+        let kernel =
+            registry.variants().filter_map(|v| v.stage().ok()).find(kind).expect("a kernel of the kind");
+        let mut caps =
+            Interpreter::new(InterpOptions { subgroup_size: 32, ..Default::default() }).caps().clone();
+        check_caps(&caps, &kernel).expect("the interpreter runs every kernel");
+        less(&mut caps);
+        let refusal = check_caps(&caps, &kernel).expect_err("the device has less than the kernel needs");
+        let lack = is_lack(&kernel, &refusal);
+        (refusal, lack)
+    }
+
+    #[test]
+    fn what_a_kernel_states_may_be_lacking_and_what_every_device_has_may_not() {
+        let floor = Floor::default();
+        let plain = |k: &StagedKernel| k.layout.products.is_empty();
+        let large = |k: &StagedKernel| plain(k) && k.layout.workgroup_bytes > floor.workgroup_bytes;
+        let wide = |k: &StagedKernel| plain(k) && k.layout.invocations() > floor.invocations;
+        let modest = |k: &StagedKernel| plain(k) && !large(k) && !wide(k) && k.layout.workgroup_bytes > 1024;
+        let bytes = |caps: &mut DeviceCaps| caps.limits.max_workgroup_bytes = floor.workgroup_bytes;
+        assert!(matches!(refused(large, bytes), (LaunchError::OverLimit { .. }, true)));
+        let invocations = |caps: &mut DeviceCaps| caps.limits.max_invocations = floor.invocations;
+        assert!(matches!(refused(wide, invocations), (LaunchError::OverLimit { .. }, true)));
+        let none = |caps: &mut DeviceCaps| caps.limits.max_workgroup_bytes = 1024;
+        assert!(matches!(refused(modest, none), (LaunchError::OverLimit { .. }, false)));
+        let push = |caps: &mut DeviceCaps| caps.limits.max_push_bytes = 0;
+        assert!(matches!(refused(large, push), (LaunchError::OverLimit { .. }, false)));
+    }
+
+    #[test]
+    fn a_subgroup_that_a_device_lacks_comes_before_its_limits() {
+        let kind = |k: &StagedKernel| k.layout.subgroup_size == Some(32) && k.layout.workgroup_bytes > 16384;
+        let less = |caps: &mut DeviceCaps| {
+            caps.subgroup_sizes = (8, 8);
+            caps.limits.max_workgroup_bytes = 16384;
+        };
+        assert!(matches!(refused(kind, less), (LaunchError::SubgroupSize { .. }, true)));
     }
 }

@@ -11,7 +11,7 @@ pub const HOMES: &[&str] = &[
     "kernels/src/kv_type.rs",
     "kernels/src/attention/",
     "kernels/src/reference/kv.rs",
-    // A study of how the blocks of two formats could lie on a device, with kernels of its own.
+    // Studies with kernels of their own: eight rows of x on fragments, how the blocks of two formats could lie on a device.
     "engine/examples/columns.rs",
     "engine/examples/layouts.rs",
     "tests/",

@@ -1,5 +1,7 @@
 //! Products with a weight: the rows they multiply, the arm that multiplies them, the launches.
 
+use std::collections::BTreeSet;
+
 use kiln_abi::BufferRange;
 use kiln_kernels::{
     Call, FormatRow,
@@ -102,6 +104,27 @@ impl Planner<'_> {
         declines.sort();
         declines.dedup();
         Ok((any, declines))
+    }
+
+    /// Why no product of rows has activations of one byte, where these are asked for.
+    pub(super) fn unmet(&self) -> Result<Option<String>, PlanError> {
+        if self.exact != Exact::One {
+            return Ok(None);
+        }
+        let mut reasons = BTreeSet::new();
+        for node in &self.graph.nodes {
+            let Op::Linear { weight, .. } = node.op else { continue };
+            let shape = &self.graph.tensors[weight.0].shape;
+            let (m, k) = (index("a matrix's number of rows", shape[0])?, index("a row", shape[1])?);
+            let shape = Shape { rows: 1, m, k, experts: false, exact: Exact::One };
+            let choice = self.format(weight)?.choose(shape, self.caps);
+            if choice.arm == Arm::Dot4(Planes::One) {
+                return Ok(None);
+            }
+            reasons.insert(choice.reason.split(';').next().unwrap_or_default().to_owned());
+        }
+        let reasons: Vec<String> = reasons.into_iter().collect();
+        Ok(Some(format!("activations of 8 bits, for every product: {}", reasons.join(", "))))
     }
 
     /// A value as what a matrix multiplies.
