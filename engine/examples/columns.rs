@@ -1,5 +1,5 @@
 //! Whether products of fragments serve eight rows of x better than integer dot products do:
-//! `columns [FORMAT,..] [TILESxSUBGROUPSxAHEADxWORDSxWIDE,..] [f16|int8,..] [ROWSxCOLUMNS,..]`, and `columns check` on the
+//! `columns [FORMAT,..] [TILESxSUBGROUPSxAHEADxWORDSxWIDExX,..] [f16|int8,..] [ROWSxCOLUMNS,..]`, and `columns check` on the
 //! interpreter.
 //!
 //! Each result is held against that of the tile which is chosen today before it is timed; beside both stands the time of
@@ -8,13 +8,15 @@
 
 #[path = "columns/kernel.rs"]
 mod kernel;
+#[path = "columns/shape.rs"]
+mod shape;
 mod timing;
 #[path = "columns/words.rs"]
 mod words;
 
 use std::error::Error;
 
-use kernel::{COLUMNS, Columns, ColumnsArgs, ColumnsPush, Shape, UNIT, factor, words_of};
+use kernel::{Columns, ColumnsArgs, ColumnsPush, words_of};
 use kiln_abi::{
     BufferRange, Device, Kernel as _, LaunchArgs, StageErrors, StagedKernel, launch::launch_staged,
 };
@@ -26,11 +28,12 @@ use kiln_kernels::{
     gemv::{Exact, Form, GemvOperands, GemvPush, Shape as GemvShape},
 };
 use kiln_spirv_interp::{InterpOptions, Interpreter};
+use shape::{COLUMNS, Shape, UNIT, XAhead, factor};
 use timing::Bench;
 
 const FORMATS: &str = "Q4_K,Q5_K,Q6_K,Q3_K,Q2_K";
-const TILES: &str =
-    "2x4x1x1x1,2x8x1x1x1,2x16x1x1x1,2x4x0x1x1,2x8x0x1x1,1x8x1x1x1,4x4x1x1x1,2x8x1x0x1,2x8x1x1x0";
+const TILES: &str = "2x4x1x1x1x1,2x8x1x1x1x1,2x16x1x1x1x1,2x4x1x1x1x2,2x8x1x1x1x2,2x8x1x1x1x0,2x8x0x1x1x0,1x8x1x1x1x1,\
+                     4x4x1x1x1x1,2x8x1x0x1x1,2x8x1x1x0x1";
 const SHAPES: &str = "4096x4096,12288x4096,4096x12288";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -84,7 +87,7 @@ fn staged(
 }
 
 /// The shape for a format and rows of `k`: lanes meet as those of one row do.
-fn shape_of(format: &str, k: u32, [tiles, subgroups, ahead, words, wide]: [u32; 5]) -> Shape {
+fn shape_of(format: &str, k: u32, [tiles, subgroups, ahead, words, wide, x]: [u32; 6]) -> Shape {
     let units = k / UNIT;
     let most_lanes = if ["Q2_K", "Q3_K"].contains(&format) { 64 } else { 128 };
     let lanes =
@@ -98,8 +101,13 @@ fn shape_of(format: &str, k: u32, [tiles, subgroups, ahead, words, wide]: [u32; 
         "Q6_K" => (63, false),
         _ => (128, true),
     };
+    let x = match x {
+        0 => XAhead::Use,
+        1 => XAhead::Step,
+        _ => XAhead::Weights,
+    };
     let nibbles = words > 0 && ["Q4_K", "Q4_0"].contains(&format);
-    Shape { tiles, subgroups, lanes, rounds: units / lanes, ahead, wide: wide > 0, most, nibbles }
+    Shape { tiles, subgroups, lanes, rounds: units / lanes, ahead, wide: wide > 0, x, most, nibbles }
 }
 
 /// Small products on the interpreter, beside plain Rust.
@@ -112,16 +120,16 @@ fn check() -> Result<(), Box<dyn Error>> {
         Ok(BufferRange { buffer, offset_bytes: 0, bytes: data.len() as u64 })
     };
     for (name, planes, (m, k), tile) in [
-        ("Q4_K", Planes::Two, (32, 4096), [2, 4, 1, 1, 1]),
-        ("Q4_K", Planes::Two, (64, 4096), [4, 8, 0, 0, 0]),
-        ("Q4_K", Planes::One, (64, 12288), [2, 16, 1, 1, 1]),
-        ("Q5_K", Planes::Two, (32, 4096), [1, 8, 0, 1, 1]),
-        ("Q6_K", Planes::Two, (32, 4096), [2, 8, 1, 1, 1]),
-        ("Q6_K", Planes::One, (32, 4096), [2, 8, 1, 1, 1]),
-        ("Q3_K", Planes::Two, (32, 4096), [2, 8, 1, 1, 1]),
-        ("Q2_K", Planes::Two, (32, 4096), [2, 8, 1, 1, 1]),
-        ("Q4_0", Planes::Two, (32, 4096), [2, 8, 1, 1, 1]),
-        ("Q8_0", Planes::Two, (32, 4096), [2, 8, 1, 1, 1]),
+        ("Q4_K", Planes::Two, (32, 4096), [2, 4, 1, 1, 1, 1]),
+        ("Q4_K", Planes::Two, (64, 4096), [4, 8, 0, 0, 0, 2]),
+        ("Q4_K", Planes::One, (64, 12288), [2, 16, 1, 1, 1, 0]),
+        ("Q5_K", Planes::Two, (32, 4096), [1, 8, 0, 1, 1, 1]),
+        ("Q6_K", Planes::Two, (32, 4096), [2, 8, 1, 1, 1, 2]),
+        ("Q6_K", Planes::One, (32, 4096), [2, 8, 1, 1, 1, 0]),
+        ("Q3_K", Planes::Two, (32, 4096), [2, 8, 1, 1, 1, 1]),
+        ("Q2_K", Planes::Two, (32, 4096), [2, 8, 1, 1, 1, 2]),
+        ("Q4_0", Planes::Two, (32, 4096), [2, 8, 1, 1, 1, 0]),
+        ("Q8_0", Planes::Two, (32, 4096), [2, 8, 1, 1, 1, 1]),
     ] {
         let format = registry.format_named(name).ok_or("the format is there")?;
         let n_blocks = (m * k / format.geometry.elements()) as usize;
@@ -206,10 +214,10 @@ fn time(
     let size = expected.iter().fold(0.0f32, |most, y| most.max(f32::abs(*y)));
     let mut found = vec![(eight, format!("*{eight:.2}"))];
     for tile in tiles {
-        let [tiles, subgroups, ahead, words, wide] = numbers(tile)[..] else {
-            return Err(format!("{tile} is no tile; write 2x8x1x1x1").into());
+        let [tiles, subgroups, ahead, words, wide, x] = numbers(tile)[..] else {
+            return Err(format!("{tile} is no tile; write 2x8x1x1x1x1").into());
         };
-        let shape = shape_of(format.name, k, [tiles, subgroups, ahead, words, wide]);
+        let shape = shape_of(format.name, k, [tiles, subgroups, ahead, words, wide, x]);
         let x = bench.filled(&u32_bytes(&words_of(planes, factor(shape, planes), &rows, k as usize)))?;
         held.push(x);
         let call = |w: &BufferRange| {

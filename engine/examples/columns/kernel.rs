@@ -15,104 +15,11 @@ use half::f16;
 use kiln_dsl::{prelude::*, tensor::plane_offsets};
 use kiln_kernels::activations::{Planes, quantize_row};
 
+use super::shape::{COLUMNS, Parts, STEP, Shape, UNIT, XAhead};
 use super::words::{
     exchanged, four_halves, from_lane, half_of, lane_of, lane_pair, lane_words, parts_of, plain, quad_at,
     scale_words, signed, unit_at,
 };
-
-/// Rows of x.
-pub const COLUMNS: u32 = 8;
-/// Elements of a unit of W.
-pub const UNIT: u32 = 32;
-/// Units of a step.
-const STEP: u32 = 4;
-/// Rows of a tile.
-const TILE: u32 = 16;
-
-/// The shape of the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Shape {
-    /// Tiles of 16 rows that a subgroup has at once.
-    pub tiles: u32,
-    /// Subgroups of a workgroup.
-    pub subgroups: u32,
-    /// Units of a row that meet as lanes do.
-    pub lanes: u32,
-    /// Units that each of those adds up one after another.
-    pub rounds: u32,
-    /// Steps whose weights are on their way while one is multiplied.
-    pub ahead: u32,
-    /// Whether a lane asks for the scales of all four units of a step at once, each lane of four for another step, where a
-    /// scale has two bytes of a unit.
-    pub wide: bool,
-    /// The largest |q|, and whether any is negative.
-    pub most: (u32, bool),
-    /// Whether a word of the first plane holds the elements of one pack in its low and of another in its high bits, and
-    /// nothing else is needed for them: the words are exchanged as they lie.
-    pub nibbles: bool,
-}
-
-impl Shape {
-    /// Rows of W of a workgroup.
-    pub const fn rows(&self) -> u32 {
-        self.tiles * TILE
-    }
-
-    /// Units of a row.
-    pub const fn units(&self) -> u32 {
-        self.lanes * self.rounds
-    }
-
-    /// Units of a subgroup that meet as lanes do.
-    const fn own(&self) -> u32 {
-        self.lanes / self.subgroups
-    }
-
-    const fn invocations(&self) -> u32 {
-        self.subgroups * 32
-    }
-
-    /// Sums of a workgroup, in each of its subgroups.
-    const fn sums(&self) -> u32 {
-        self.tiles * TILE * COLUMNS
-    }
-
-    /// Steps whose scales four lanes bring at once.
-    fn together(&self) -> u32 {
-        if self.wide { (self.own() / STEP).min(4) } else { 1 }
-    }
-
-    fn steps(&self) -> Vec<(u32, u32)> {
-        (0..self.own() / STEP).flat_map(|q| (0..self.rounds).map(move |r| (q, r))).collect()
-    }
-
-    /// What a sum of products is made of, so that it stays below 2^24.
-    fn parts(&self, group: u32, planes: Planes) -> Parts {
-        let most = match planes {
-            Planes::One => 127,
-            Planes::Two => 32639,
-        };
-        match self.most.0 * most {
-            all if all * group < 1 << 24 => Parts::One,
-            half if group == 32 && half * 16 < 1 << 24 => Parts::Halves,
-            _ => Parts::Planes,
-        }
-    }
-}
-
-/// What a group's sum of products is made of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Parts {
-    One,
-    Halves,
-    Planes,
-}
-
-/// The factor that the scales of x have taken from sums: of weights that are subnormal halves, and of the lower plane.
-pub fn factor(shape: Shape, planes: Planes) -> f32 {
-    let of_weights = if shape.most.1 { 1.0 } else { 16_777_216.0 };
-    if planes == Planes::Two { 256.0 * of_weights } else { of_weights }
-}
 
 /// Push constants.
 #[derive(Clone, Copy, Debug, Push)]
@@ -254,6 +161,7 @@ impl Own<'_> {
         let mut asked: Vec<Vec<Unit>> = Vec::new();
         let mut asked_scales: HashMap<(u32, u32), Vec<Vec<Unit>>> = HashMap::new();
         let mut scales: HashMap<(u32, u32), Vec<Scales>> = HashMap::new();
+        let mut columns: Vec<Vec<Asked>> = Vec::new();
         let together = self.shape.together();
         // Sums that wait for a neighbor, each of so many units.
         let mut waiting: Vec<(u32, Vec<Ex<f32>>)> = Vec::new();
@@ -264,15 +172,24 @@ impl Own<'_> {
                     asked_scales.insert((q / together, *r), self.ask_scales::<F>(*q, *r));
                 }
                 asked.push(self.ask(*q, *r));
+                if self.shape.x == XAhead::Weights {
+                    columns.push(self.ask_columns::<F>(*q, *r));
+                }
             }
             if i < ahead {
                 continue;
             }
+            let now = i - ahead;
+            let (q, r) = steps[now];
+            if self.shape.x == XAhead::Step {
+                columns.push(self.ask_columns::<F>(q, r));
+            }
             if ahead > 0 {
                 subgroup_barrier();
             }
-            let now = i - ahead;
-            let (q, r) = steps[now];
+            if self.shape.x == XAhead::Use {
+                columns.push(self.ask_columns::<F>(q, r));
+            }
             let of_steps = (q / together, r);
             if q % together == 0 {
                 let own: Vec<Scales> = match asked_scales.get(&of_steps) {
@@ -281,7 +198,7 @@ impl Own<'_> {
                 };
                 scales.insert(of_steps, own);
             }
-            let added = self.step::<F>(&asked[now], &scales[&of_steps], (q, r), sums.take());
+            let added = self.step::<F>((&asked[now], &columns[now]), &scales[&of_steps], q, sums.take());
             if r + 1 < self.shape.rounds {
                 sums = Some(added);
                 continue;
@@ -363,9 +280,9 @@ impl Own<'_> {
     #[track_caller]
     fn step<F: PackedFormat>(
         &self,
-        units: &[Unit],
+        (units, columns): (&[Unit], &[Asked]),
         scales: &[Scales],
-        (q, r): (u32, u32),
+        q: u32,
         sums: Option<Vec<Vec<Ex<f32>>>>,
     ) -> Vec<Vec<Ex<f32>>> {
         // As one column has it: of two planes, what all rows of W share comes from the sum of x.
@@ -373,7 +290,7 @@ impl Own<'_> {
         let own: Vec<[Quarters; 2]> = units.iter().map(|unit| self.quarters::<F>(unit)).collect();
         let mut found = Vec::new();
         for u in 0..STEP {
-            let x = self.column::<F>(q * STEP + u + r * self.shape.lanes);
+            let x = self.column::<F>(&columns[u as usize]);
             let mut all = Vec::new();
             for tile in 0..self.shape.tiles as usize {
                 let rows = [2 * tile, 2 * tile + 1];
@@ -449,32 +366,42 @@ impl Own<'_> {
         groups.iter().map(whole).collect()
     }
 
-    /// What unit `i` from the subgroup's first on meets.
     #[track_caller]
-    fn column<F: PackedFormat>(&self, i: u32) -> Column {
+    fn ask_columns<F: PackedFormat>(&self, q: u32, r: u32) -> Vec<Asked> {
+        (0..STEP).map(|u| self.ask_column::<F>(q * STEP + u + r * self.shape.lanes)).collect()
+    }
+
+    /// Asks for what unit `i` from the subgroup's first on meets: words of products, then of scales.
+    #[track_caller]
+    fn ask_column<F: PackedFormat>(&self, i: u32) -> Asked {
         let (products, scales) = fields(self.planes);
-        let two = self.planes == Planes::Two;
-        let words = if two {
+        let words = if self.planes == Planes::Two {
             let four = lane_words(self.x, self.first, i);
-            // A half of the lower plane is 256th parts, so that both planes have one sum.
-            let one = |word: Ex<u32>, lower: bool| {
-                if lower {
-                    [parts_of(word, 0), parts_of(word, 8)]
-                } else {
-                    [signed(word, 0), signed(word, 8)]
-                }
-            };
-            vec![[one(four.x(), false), one(four.y(), false)], [one(four.z(), true), one(four.w(), true)]]
+            vec![four.x(), four.y(), four.z(), four.w()]
         } else {
             let pair = lane_pair(self.x, self.first, i);
-            vec![[pair.x(), pair.y()].map(|word| [signed(word, 0), signed(word, 8)])]
+            vec![pair.x(), pair.y()]
         };
         let behind = self.shape.units() * products + i * scales;
-        let first = scale_words(self.x, self.first, self.t, behind);
+        let n = if F::GROUP == 16 { 2 } else { 1 };
+        Asked { words, scales: (0..n).map(|j| scale_words(self.x, self.first, self.t, behind + j)).collect() }
+    }
+
+    /// That as factors and numbers.
+    #[track_caller]
+    fn column<F: PackedFormat>(&self, asked: &Asked) -> Column {
+        // A half of the lower plane is 256th parts, so that both planes have one sum.
+        let higher = |word: Ex<u32>| [signed(word, 0), signed(word, 8)];
+        let lower = |word: Ex<u32>| [parts_of(word, 0), parts_of(word, 8)];
+        let words = match asked.words[..] {
+            [a, b, c, d] => vec![[higher(a), higher(b)], [lower(c), lower(d)]],
+            _ => vec![[higher(asked.words[0]), higher(asked.words[1])]],
+        };
+        let first = asked.scales[0];
         let float = |word| bitcast::<f32, u32>(word);
         let d = [float(first.x()), float(first.y())];
         let sums = if F::GROUP == 16 {
-            let more = scale_words(self.x, self.first, self.t, behind + 1);
+            let more = asked.scales[1];
             vec![[float(more.x()), float(more.y())], [float(more.z()), float(more.w())]]
         } else {
             vec![[float(first.z()), float(first.w())]]
@@ -490,6 +417,12 @@ fn scales_of<F: PackedFormat>(units: &[Unit]) -> Scales {
     let groups = UNIT / F::GROUP;
     let of = |unit| (0..groups).map(|group| F::scale_offset(unit, number(group))).collect();
     units.iter().map(of).collect()
+}
+
+/// Words of a unit of x on their way.
+struct Asked {
+    words: Vec<Ex<u32>>,
+    scales: Vec<Ex<Vec4<u32>>>,
 }
 
 /// What a lane has of a unit of x: its words as halves, by plane and pack, and the scales and sums of two rows.
