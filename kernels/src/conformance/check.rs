@@ -144,11 +144,13 @@ fn run(
     placed: &[Placed],
 ) -> Result<Report, Failure> {
     let ranges: Vec<_> = placed.iter().map(|p| p.range).collect();
-    launch_staged(device, kernel, &(case.bind)(&ranges)).map_err(|e| launch_failure(case, e))?;
+    let args = (case.bind)(&ranges);
+    launch_staged(device, kernel, &args).map_err(|e| launch_failure(case, e))?;
     let mut report = Report::default();
     for (number, (buffer, placed)) in case.buffers.iter().zip(placed).enumerate() {
-        // A case may have a buffer that its launch leaves out.
-        let name = kernel.layout.bindings.get(number).map(|binding| binding.name.clone());
+        // A case may have a buffer that its launch leaves out, and a launch its own order.
+        let bound = args.bindings.iter().position(|range| range.buffer == placed.range.buffer);
+        let name = bound.and_then(|at| kernel.layout.bindings.get(at)).map(|binding| binding.name.clone());
         let of = Compared { case, binding: &name.unwrap_or_else(|| format!("buffer {number}")) };
         let mut after = vec![0; placed.before.len()];
         let read = device.read(placed.range.buffer, 0, &mut after);
