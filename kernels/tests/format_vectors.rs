@@ -148,7 +148,13 @@ fn every_format_decodes_random_blocks_as_others_do() {
         let v = vectors(format);
         for (number, expected) in (0..).zip(hashes(&v.hashes)) {
             let mut found = decoded(format, &random_row(&v, number));
-            assert_eq!(hash(found.iter().copied()), expected, "{} random row {number}", format.name);
+            let first: Vec<f32> = found.iter().take(4).map(|bits| f32::from_bits(*bits)).collect();
+            assert!(
+                hash(found.iter().copied()) == expected,
+                "{}: of random row {number}, which starts with {first:?} here, some value is not the bits that the program \
+                 outside gave; the vectors hold a hash of these, so look for the element in the test of hard blocks",
+                format.name
+            );
             let element = number as usize * 37 % found.len();
             found[element] ^= 1;
             assert_ne!(

@@ -23,7 +23,7 @@ fn scale(block: &[u8]) -> f32 {
 }
 
 impl HostFormat for Ternary {
-    // Far from ggml's, which count from 0.
+    // Far from ggml's, which count from 0, and below 0x7e58_0000, where other formats of one's own begin.
     const ID: u32 = 0x7e57_0003;
     const NAME: &'static str = "TERNARY";
     const GEOMETRY: BlockGeometry = BlockGeometry::new(32, 10);

@@ -48,7 +48,7 @@ fn every_kernel_stays_under_its_ceiling() {
     }
     let errors = check(NAMES, &ceilings(), &counted);
     let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    assert!(errors.is_empty(), "\n{}", text.join("\n"));
+    assert!(errors.is_empty(), "tests/golden/ceilings.txt:\n{}", text.join("\n"));
     assert!(counted.len() >= 15, "{}", counted.len());
 }
 

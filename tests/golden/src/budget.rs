@@ -10,7 +10,7 @@ pub type Names<const N: usize> = [&'static str; N];
 /// One row: limits in the order of their names, and the kernels they are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget<const N: usize> {
-    /// A variant's name, a kernel's, or `default`.
+    /// A variant's name, a kernel's of one format (`gemv<Q8_0>`), a kernel's, or `default`.
     pub name: String,
     /// The most of each cost.
     pub limits: [u64; N],
@@ -88,10 +88,11 @@ fn row<const N: usize>(line: &str) -> Option<Budget<N>> {
     (!name.is_empty()).then(|| Budget { name: name.to_owned(), limits })
 }
 
-/// The row of a variant: its own, its kernel's, the default.
+/// The row of a variant: its own, its kernel's of its format, its kernel's, the default.
 pub fn row_of<'b, const N: usize>(rows: &'b [Budget<N>], variant: &str) -> Option<&'b Budget<N>> {
     let kernel = variant.split(['<', '(']).next().unwrap_or(variant);
-    [variant, kernel, "default"].iter().find_map(|name| rows.iter().find(|row| row.name == *name))
+    let of_format = variant.split('(').next().unwrap_or(variant);
+    [variant, of_format, kernel, "default"].iter().find_map(|name| rows.iter().find(|row| row.name == *name))
 }
 
 /// Every kernel against its row; and every named row is near what it limits, so that it would catch a change.

@@ -19,7 +19,7 @@ fn every_kernel_keeps_its_budget() {
     let rows = budgets(include_str!("../budgets.txt")).unwrap_or_else(|e| panic!("{e}"));
     let errors = check(NAMES, &rows, &costs());
     let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    assert!(errors.is_empty(), "\n{}", text.join("\n"));
+    assert!(errors.is_empty(), "tests/golden/budgets.txt:\n{}", text.join("\n"));
 }
 
 #[test]
@@ -31,6 +31,16 @@ fn a_kernel_over_its_row_and_a_loose_row_are_told() {
     assert!(over.iter().any(told), "{over:?}");
     assert!(over.iter().any(|e| matches!(e, BudgetError::Loose { cost: "barriers", .. })), "{over:?}");
     assert!(!over.iter().any(|e| matches!(e, BudgetError::Over { row, .. } if row == "default")));
+    let rows = budgets("9 9 9 9 9 9 9 9 add\n12 9 9 9 9 9 9 9 add<Q8_0>\n").unwrap();
+    let over = check(
+        NAMES,
+        &rows,
+        &[("add<Q8_0>(n: 4)".to_owned(), cost(12)), ("add<Q4_0>(n: 4)".to_owned(), cost(12))],
+    );
+    let told =
+        |e: &BudgetError| matches!(e, BudgetError::Over { kernel, .. } if kernel.starts_with("add<Q4_0>"));
+    assert_eq!(over.iter().filter(|e| matches!(e, BudgetError::Over { .. })).count(), 1, "{over:?}");
+    assert!(over.iter().any(told), "{over:?}");
     assert!(matches!(budgets::<8>("1 2 3 add"), Err(BudgetError::Line { .. })));
     assert!(matches!(check(NAMES, &[], &[("add".to_owned(), cost(1))])[..], [BudgetError::NoRow { .. }]));
 }
