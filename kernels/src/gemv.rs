@@ -151,6 +151,7 @@ pub fn late_forms() -> Vec<Form> {
 pub struct Arms {
     float: Launch,
     packed: Option<[Launch; 2]>,
+    offset: bool,
     cases: fn() -> Vec<Variant>,
 }
 
@@ -163,6 +164,7 @@ impl Arms {
         Arms {
             float: float::<F>,
             packed: None,
+            offset: false,
             cases: || variants::<F, _>(Arm::Float, float::<F>, Gemv::<F>::new),
         }
     }
@@ -190,12 +192,18 @@ impl Arms {
             let (one, two) = (on(Planes::One, one_plane::<F>), on(Planes::Two, two_planes::<F>));
             [offset_each::variants::<F>(), float, one, two].concat()
         };
-        Arms { float: float::<F>, packed: Some([one_plane::<F>, two_planes::<F>]), cases: all }
+        let packed = Some([one_plane::<F>, two_planes::<F>]);
+        Arms { float: float::<F>, packed, offset: F::OFFSET, cases: all }
     }
 
     /// Whether it has packed lanes.
     pub fn is_packed(&self) -> bool {
         self.packed.is_some()
+    }
+
+    /// Whether packed lanes come with offsets, as `PackedFormat::OFFSET` says.
+    pub fn has_offsets(&self) -> bool {
+        self.offset
     }
 
     /// A launch on an arm; one that the format lacks is the float arm.

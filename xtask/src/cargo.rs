@@ -202,7 +202,9 @@ impl Binary {
 
 #[cfg(test)]
 mod tests {
-    use super::{Binary, Counts, library_seconds};
+    use std::process::Command;
+
+    use super::{Binary, Counts, count, library_seconds};
 
     #[test]
     fn closing_lines_are_counted_and_others_are_not() {
@@ -212,6 +214,20 @@ mod tests {
         let bad = "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s";
         assert_eq!(Counts::parse(bad), Some(Counts { passed: 1, failed: 2, ignored: 0 }));
         assert_eq!(Counts::parse("test gguf::reads ... ok"), None);
+    }
+
+    #[test]
+    fn a_program_that_is_killed_is_told_with_what_it_printed() {
+        let run = |script: &str| {
+            let mut out = Vec::new();
+            let (counts, ended) = count(Command::new("sh").args(["-c", script]), &mut out);
+            (counts.passed, ended, String::from_utf8(out).unwrap())
+        };
+        let (passed, ended, out) = run("echo 'test result: ok. 2 passed; 0 failed'; kill -9 $$");
+        let why = ended.unwrap_err();
+        assert!(why.starts_with("`sh -c ") && why.contains("` failed: signal: 9"), "{why}");
+        assert_eq!((passed, out.as_str()), (2, "test result: ok. 2 passed; 0 failed\n"));
+        assert_eq!(run("echo 'test result: ok. 2 passed; 0 failed'"), (2, Ok(()), out));
     }
 
     #[test]

@@ -116,11 +116,11 @@ pub(crate) fn conformance(kernels: &Kernels<'_>) -> Result<ExitCode> {
             let out = &mut std::io::stdout().lock();
             let (counts, ended) = binary.test(launcher.as_deref(), &options, &env, out);
             println!("{} {place}: {} passed, {} failed", binary.target, counts.passed, counts.failed);
-            // A program that was killed has said nothing itself.
-            if let Err(why) = ended {
-                eprintln!("{why}");
-                ended_well = false;
+            // Counts do not say that a test program was killed, which then printed none.
+            if let Err(why) = &ended {
+                eprintln!("{} {place}: {why}", binary.target);
             }
+            ended_well &= ended.is_ok();
         }
         // What is wrong on the interpreter is told best there; every device would fail on it in its minutes.
         if matches!((kernels, place), (Kernels::Named(_), Where::Host)) && !ended_well {
@@ -231,8 +231,7 @@ fn run_tests(chosen: &[Pick], place: Where) -> Result<(Counts, Outcome)> {
             let _ = std::io::stdout().lock().write_all(&said);
             lock(&counts).add(more);
             if let Err(why) = ended {
-                eprintln!("{why}");
-                lock(&failed).push(format!("{} {}", binary.package, binary.target));
+                lock(&failed).push(format!("{} {}: {why}", binary.package, binary.target));
             }
         }
     };

@@ -108,7 +108,7 @@ const QS: usize = 2;
 const _: () = assert!(QS + 32 == {ty}::GEOMETRY.bytes() as usize);
 
 impl HostFormat for {ty} {{
-    // FILL IN: ggml's type id; for a format of one's own any number from 0x7e58_0000 on.
+    // FILL IN: ggml's type id; for a format of one's own a number from 0x7e57_0100 to 0x7e57_ffff.
     const ID: u32 = 0x7fff_ffff;
     const NAME: &'static str = \"{upper}\";
     // FILL IN: elements and bytes of a block.

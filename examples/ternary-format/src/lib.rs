@@ -23,7 +23,8 @@ fn scale(block: &[u8]) -> f32 {
 }
 
 impl HostFormat for Ternary {
-    // Far from ggml's, which count from 0, and below 0x7e58_0000, where other formats of one's own begin.
+    // Far from ggml's, which count from 0. Those to 0x7e57_00ff are for examples and their tests; a format of one's own has
+    // one from 0x7e57_0100 to 0x7e57_ffff, so that a registry with both takes it.
     const ID: u32 = 0x7e57_0003;
     const NAME: &'static str = "TERNARY";
     const GEOMETRY: BlockGeometry = BlockGeometry::new(32, 10);

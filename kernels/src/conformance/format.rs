@@ -10,8 +10,9 @@ const LARGER: f64 = 0.05;
 /// Elements of a matrix that are many for any format.
 const MANY: u64 = 2048 * 4096;
 
-/// Checks a format's layout: each bit of a block has one place, packing is undone, and a device's copy is at most 5 % larger
-/// than the file's. What it decodes to, and its offsets, are held against its kernels by the cases of its variants.
+/// Checks a format's layout: each bit of a block has one place, packing is undone, a device's copy is at most 5 % larger
+/// than the file's, and no element has an offset where kernels leave it out. What it decodes to, and its offsets, are held
+/// against its kernels by the cases of its variants.
 ///
 /// # Errors
 /// The first promise that it does not keep, with where.
@@ -21,7 +22,8 @@ pub fn check_format(row: &FormatRow) -> Result<(), String> {
     if row.recoded {
         changed_values_are_seen(row)?
     }
-    size_is_near(row)
+    size_is_near(row)?;
+    offsets_are_told(row)
 }
 
 /// The bits of what blocks decode to.
@@ -122,6 +124,21 @@ fn size_is_near(row: &FormatRow) -> Result<(), String> {
     Err(format!("{file} bytes of a file are {device} on a device, expected {file} to {most}, 5 % more"))
 }
 
+/// Kernels of a packed format add no offset unless it says that there is one.
+fn offsets_are_told(row: &FormatRow) -> Result<(), String> {
+    if !row.gemv.is_packed() || row.gemv.has_offsets() {
+        return Ok(());
+    }
+    let blocks = Random::new(row.id.into()).bytes(bytes_of(row, 5 * least(row)));
+    let offsets = (row.offsets)(&blocks);
+    let Some(at) = offsets.iter().position(|v| v.is_finite() && *v != 0.0) else { return Ok(()) };
+    let (of, offset) = (at % row.geometry.elements() as usize, offsets[at]);
+    Err(format!(
+        "`Format::offset` of element {of} of a block is {offset:?}, and `PackedFormat::OFFSET` is false, so that \
+         `gemv_dot4` would leave it out: `OFFSET` is true where any element has an offset"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +170,21 @@ mod tests {
         assert!(larger.starts_with("planes of 1280 elements have "), "{larger}");
         let fewer = why("Q4_K", |row| row.unpack = |_, n| vec![0; 144 * (n - 1)]);
         assert_eq!(fewer, "5 blocks are 4 when packed and unpacked");
+    }
+
+    /// Of one format whose kernels have no offsets, and one whose have.
+    #[test]
+    fn an_offset_that_kernels_leave_out_is_seen() {
+        let left_out = why("Q4_0", |row| row.gemv = named("Q8_0").gemv);
+        assert!(left_out.starts_with("`Format::offset` of element 0 of a block is "), "{left_out}");
+        fn last(blocks: &[u8]) -> Vec<f32> {
+            (1..=blocks.len() / 34 * 32).map(|i| f32::from(u8::from(i % 32 == 0))).collect()
+        }
+        let one = why("Q8_0", |row| row.offsets = last);
+        assert!(one.starts_with("`Format::offset` of element 31 of a block is 1.0, and "), "{one}");
+        let mut told = named("Q8_0");
+        (told.gemv, told.offsets) = (named("Q4_0").gemv, last);
+        assert_eq!(check_format(&told), Ok(()));
     }
 
     /// By the block and its byte or element, not by the place among all blocks.

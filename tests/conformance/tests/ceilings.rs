@@ -14,7 +14,8 @@ const NAMES: Names<6> =
     ["instructions", "bytes", "barriers", "subgroup operations", "divergent instructions", "f16 overflows"];
 
 fn ceilings() -> Vec<Budget<6>> {
-    budgets(include_str!("../../golden/ceilings.txt")).unwrap_or_else(|e| panic!("{e}"))
+    budgets("tests/golden/ceilings.txt", include_str!("../../golden/ceilings.txt"))
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn numbers(n: &Counters) -> [u64; 6] {

@@ -1,16 +1,26 @@
-//! Static costs of every registered kernel, largest of each kernel's variants, in the form of `budgets.txt`.
+//! Static costs of every registered kernel, largest of each kernel's variants, in the form of `budgets.txt`. With a name,
+//! such as `gemv_dot4<Q4_0>`, of the kernels whose names begin with it, format by format.
 
 use std::collections::BTreeMap;
 
-use kiln_golden::{costs::Costs, kernels};
+use kiln_golden::{budget::short_names, costs::Costs, kernels};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut most: BTreeMap<String, [u32; 8]> = BTreeMap::new();
+    let wanted = std::env::args().nth(1);
     for kernel in kernels::stage_all()? {
-        let name = kernel.name.split(['<', '(']).next().unwrap_or_default().to_owned();
+        let [own, all] = short_names(&kernel.name);
+        let name = match &wanted {
+            Some(wanted) if own.starts_with(wanted) => own.to_owned(),
+            Some(_) => continue,
+            None => all.to_owned(),
+        };
         let costs = Costs::of(&kernel.words)?.all();
         let row = most.entry(name).or_default();
         row.iter_mut().zip(costs).for_each(|(most, found)| *most = found.max(*most));
+    }
+    if most.is_empty() {
+        return Err("no kernel begins with this name; `kiln kernels list` shows them".into());
     }
     for (name, costs) in most {
         let numbers = costs.map(|n| format!("{n:5}"));

@@ -10,18 +10,22 @@ pub type Names<const N: usize> = [&'static str; N];
 /// One row: limits in the order of their names, and the kernels they are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget<const N: usize> {
-    /// A variant's name, a kernel's of one format (`gemv<Q8_0>`), a kernel's, or `default`.
+    /// A variant's name, a kernel's with its format (`gemv<Q4_0>`), a kernel's, or `default`.
     pub name: String,
     /// The most of each cost.
     pub limits: [u64; N],
+    /// Where it is written: file and line.
+    pub place: String,
 }
 
 /// Why a budget cannot be read or is not kept.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BudgetError {
     /// A line that is no row.
-    #[error("expected {numbers} numbers and a kernel's name; found {line:?}")]
+    #[error("{place}: expected {numbers} numbers and a kernel's name; found {line:?}")]
     Line {
+        /// File and line.
+        place: String,
         /// How many numbers a row has.
         numbers: usize,
         /// The line.
@@ -35,13 +39,16 @@ pub enum BudgetError {
     },
     /// A cost over its limit.
     #[error(
-        "{kernel}: expected at most {limit} {cost}; found {found}; cost less, or raise the row `{row}` in this change"
+        "{kernel}: expected at most {limit} {cost}; found {found}; cost less, or {}",
+        raised(kernel, row, place)
     )]
     Over {
         /// The kernel.
         kernel: String,
         /// The row that limits it.
         row: String,
+        /// Where the row is.
+        place: String,
         /// Which cost.
         cost: &'static str,
         /// The limit.
@@ -51,11 +58,13 @@ pub enum BudgetError {
     },
     /// A row that limits nothing.
     #[error(
-        "the row `{row}` is loose: expected {cost} of at least half its {limit}; found at most {found}; lower or drop it"
+        "the row `{row}` ({place}) is loose: expected {cost} of at least half its {limit}; found at most {found}; lower or drop it"
     )]
     Loose {
         /// The row.
         row: String,
+        /// Where it is.
+        place: String,
         /// Which cost.
         cost: &'static str,
         /// The limit.
@@ -65,18 +74,31 @@ pub enum BudgetError {
     },
 }
 
-/// Reads budget rows; `#` starts a comment.
+/// What to do where costs are meant.
+fn raised(kernel: &str, row: &str, place: &str) -> String {
+    let [own, _] = short_names(kernel);
+    match own.contains('<') && own != row {
+        true => format!(
+            "in this change raise the row `{row}` ({place}), which is for all formats, or add a row `{own}` beside it"
+        ),
+        false => format!("raise the row `{row}` ({place}) in this change"),
+    }
+}
+
+/// Reads the budget rows of a file; `#` starts a comment.
 ///
 /// # Errors
 /// The first line that is no row.
-pub fn budgets<const N: usize>(text: &str) -> Result<Vec<Budget<N>>, BudgetError> {
-    let lines = text.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#'));
-    lines
-        .map(|line| row(line).ok_or_else(|| BudgetError::Line { numbers: N, line: line.to_owned() }))
-        .collect()
+pub fn budgets<const N: usize>(file: &str, text: &str) -> Result<Vec<Budget<N>>, BudgetError> {
+    let lines = (1..).zip(text.lines()).filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#'));
+    let read = |(number, line): (usize, &str)| {
+        let place = format!("{file}:{number}");
+        row(line, &place).ok_or_else(|| BudgetError::Line { place, numbers: N, line: line.to_owned() })
+    };
+    lines.map(read).collect()
 }
 
-fn row<const N: usize>(line: &str) -> Option<Budget<N>> {
+fn row<const N: usize>(line: &str, place: &str) -> Option<Budget<N>> {
     let mut rest = line;
     let mut limits = [0; N];
     for limit in &mut limits {
@@ -85,14 +107,19 @@ fn row<const N: usize>(line: &str) -> Option<Budget<N>> {
         rest = others;
     }
     let name = rest.trim();
-    (!name.is_empty()).then(|| Budget { name: name.to_owned(), limits })
+    (!name.is_empty()).then(|| Budget { name: name.to_owned(), limits, place: place.to_owned() })
+}
+
+/// The names of a variant's kernel, with its format (`gemv<Q4_0>`) and without.
+pub fn short_names(variant: &str) -> [&str; 2] {
+    let until = |ends: &[char]| variant.split(ends).next().unwrap_or(variant);
+    [until(&['(']), until(&['<', '('])]
 }
 
 /// The row of a variant: its own, its kernel's of its format, its kernel's, the default.
 pub fn row_of<'b, const N: usize>(rows: &'b [Budget<N>], variant: &str) -> Option<&'b Budget<N>> {
-    let kernel = variant.split(['<', '(']).next().unwrap_or(variant);
-    let of_format = variant.split('(').next().unwrap_or(variant);
-    [variant, of_format, kernel, "default"].iter().find_map(|name| rows.iter().find(|row| row.name == *name))
+    let [own, kernel] = short_names(variant);
+    [variant, own, kernel, "default"].iter().find_map(|name| rows.iter().find(|row| row.name == *name))
 }
 
 /// Every kernel against its row; and every named row is near what it limits, so that it would catch a change.
@@ -113,8 +140,8 @@ pub fn check<const N: usize>(
             most[n] = most[n].max(found);
             let (limit, cost) = (row.limits[n], names[n]);
             if found > limit {
-                let (kernel, row) = (kernel.clone(), row.name.clone());
-                errors.push(BudgetError::Over { kernel, row, cost, limit, found });
+                let (kernel, place, row) = (kernel.clone(), row.place.clone(), row.name.clone());
+                errors.push(BudgetError::Over { kernel, row, place, cost, limit, found });
             }
         }
     }
@@ -123,7 +150,8 @@ pub fn check<const N: usize>(
         for (n, found) in most.into_iter().enumerate() {
             let (limit, cost) = (row.limits[n], names[n]);
             if found < limit / 2 {
-                errors.push(BudgetError::Loose { row: row.name.clone(), cost, limit, found });
+                let (place, row) = (row.place.clone(), row.name.clone());
+                errors.push(BudgetError::Loose { row, place, cost, limit, found });
             }
         }
     }

@@ -2,7 +2,7 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use kiln_golden::{
-    budget::{BudgetError, budgets, check},
+    budget::{BudgetError, budgets, check, row_of},
     costs::{Costs, NAMES},
     diff::{Change, compare},
     fixtures, kernels,
@@ -16,33 +16,47 @@ fn costs() -> Vec<(String, [u64; 8])> {
 
 #[test]
 fn every_kernel_keeps_its_budget() {
-    let rows = budgets(include_str!("../budgets.txt")).unwrap_or_else(|e| panic!("{e}"));
+    let rows =
+        budgets("tests/golden/budgets.txt", include_str!("../budgets.txt")).unwrap_or_else(|e| panic!("{e}"));
     let errors = check(NAMES, &rows, &costs());
     let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    assert!(errors.is_empty(), "tests/golden/budgets.txt:\n{}", text.join("\n"));
+    assert!(errors.is_empty(), "\n{}", text.join("\n"));
 }
 
 #[test]
 fn a_kernel_over_its_row_and_a_loose_row_are_told() {
-    let rows = budgets("# a comment\n9 9 9 9 9 9 9 9 add\n900 90 9 9 9 9 9 9 default\n").unwrap();
+    let rows = budgets("b.txt", "# a comment\n9 9 9 9 9 9 9 9 add\n900 90 9 9 9 9 9 9 default\n").unwrap();
     let cost = |words| [words, 5, 5, 5, 5, 0, 0, 0];
     let over = check(NAMES, &rows, &[("add(n: 4)".to_owned(), cost(10)), ("mul".to_owned(), cost(900))]);
     let told = |e: &BudgetError| matches!(e, BudgetError::Over { cost: "words", found: 10, .. });
     assert!(over.iter().any(told), "{over:?}");
     assert!(over.iter().any(|e| matches!(e, BudgetError::Loose { cost: "barriers", .. })), "{over:?}");
     assert!(!over.iter().any(|e| matches!(e, BudgetError::Over { row, .. } if row == "default")));
-    let rows = budgets("9 9 9 9 9 9 9 9 add\n12 9 9 9 9 9 9 9 add<Q8_0>\n").unwrap();
-    let over = check(
-        NAMES,
-        &rows,
-        &[("add<Q8_0>(n: 4)".to_owned(), cost(12)), ("add<Q4_0>(n: 4)".to_owned(), cost(12))],
-    );
-    let told =
-        |e: &BudgetError| matches!(e, BudgetError::Over { kernel, .. } if kernel.starts_with("add<Q4_0>"));
-    assert_eq!(over.iter().filter(|e| matches!(e, BudgetError::Over { .. })).count(), 1, "{over:?}");
-    assert!(over.iter().any(told), "{over:?}");
-    assert!(matches!(budgets::<8>("1 2 3 add"), Err(BudgetError::Line { .. })));
+    assert!(matches!(budgets::<8>("b.txt", "1 2 3 add"), Err(BudgetError::Line { .. })));
     assert!(matches!(check(NAMES, &[], &[("add".to_owned(), cost(1))])[..], [BudgetError::NoRow { .. }]));
+}
+
+/// A costly format has a row of its own, and the others keep the one of their kernel.
+#[test]
+fn a_row_of_one_format_is_for_its_kernel_alone() {
+    let text = "9 9 9 9 9 9 9 9 add\n\n20 9 9 9 9 9 9 9 add<Q3W>\n";
+    let rows = budgets("b.txt", text).unwrap();
+    let names = ["add<Q3W>(n: 4)", "add<Q3W>", "add<Q3>(n: 4)", "add(n: 4)", "add<Q3W, F32>"];
+    let of = names.map(|name| row_of(&rows, name).map(|row| row.place.as_str()));
+    assert_eq!(of, ["b.txt:3", "b.txt:3", "b.txt:1", "b.txt:1", "b.txt:1"].map(Some));
+    let told = |rows: &[_], words| {
+        let costs = [("add".to_owned(), [9; 8]), ("add<Q3W>(n: 4)".to_owned(), [words, 9, 9, 9, 9, 9, 9, 9])];
+        check(NAMES, rows, &costs).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&rows, 20), [""; 0]);
+    let own = "add<Q3W>(n: 4): expected at most 20 words; found 21; cost less, or raise the row `add<Q3W>` (b.txt:3) in \
+               this change";
+    assert_eq!(told(&rows, 21), [own]);
+    let shared = "add<Q3W>(n: 4): expected at most 9 words; found 20; cost less, or in this change raise the row `add` \
+                  (b.txt:1), which is for all formats, or add a row `add<Q3W>` beside it";
+    assert_eq!(told(&rows[..1], 20), [shared]);
+    let [loose] = &told(&rows, 9)[..] else { panic!("{:?}", told(&rows, 9)) };
+    assert!(loose.starts_with("the row `add<Q3W>` (b.txt:3) is loose: "), "{loose}");
 }
 
 #[test]

@@ -2,11 +2,13 @@
 
     python3 -m venv target/vectors && target/vectors/bin/pip install gguf==0.19.0 numpy==2.4.6
     target/vectors/bin/python tests/vectors/formats/make_blocks.py [NAME...]
+    target/vectors/bin/python tests/vectors/formats/make_blocks.py --row NAME NUMBER
 
 A row is whole blocks in hex, chosen to be hard, with its dequantized values, f32 in little-endian hex. `hashes` are those
 of 2000 random rows, which `random_row` makes from nothing but their number, one of 16 digits after the other. NaN counts
-as 7fc00000 on both sides. `quantized` is the way back, for formats that the host writes: values and the block that gguf-py makes of
-them, chosen ones and the hashes of 2000 random ones.
+as 7fc00000 on both sides. `--row` writes nothing and prints the values of one of them, each behind its bits, where hashes
+alone say that ours differ. `quantized` is the way back, for formats that the host writes: values and the block that gguf-py
+makes of them, chosen ones and the hashes of 2000 random ones.
 """
 import collections
 import ctypes
@@ -45,7 +47,7 @@ RANDOM_ROWS = 2000
 #     OTHERS = {
 #         "Q6_0": Other(133, 32, 26, "ik_llama.cpp 0243356: dequantize_row_q6_0",
 #                       of_library("IK_LLAMA", "dequantize_row_q6_0", 32)),
-#         "Q7_X": Other(0x7E57_0007, 32, 30, "q7_x.py of 2026-11-30: read", of_module("q7_x", "read")),
+#         "Q7_X": Other(0x7E57_0107, 32, 30, "q7_x.py of 2026-11-30: read", of_module("q7_x", "read")),
 #     }
 Other = collections.namedtuple("Other", "kind elements bytes source function")
 
@@ -198,13 +200,26 @@ def quantized(kind):
     }
 
 
+def random_fields(name, elements, block_bytes):
+    """Bytes of a random row, and where it has f16 fields."""
+    n_bytes = block_bytes * (ROW if elements == 1 else 1)
+    return n_bytes, [] if elements == 1 else halves_of(name, n_bytes, elements)
+
+
+def print_row(name, number):
+    """The values of one random row."""
+    kind, elements, block_bytes, _, decode = outside(name)
+    row = random_row(kind, number, *random_fields(name, elements, block_bytes))
+    for bits in value_bits(row[np.newaxis], decode)[0]:
+        print(f"{bits:08x} {np.uint32(bits).view('<f4')}")
+
+
 def vectors(name):
     kind, elements, block_bytes, source, decode = outside(name)
     package, colon, function = source.partition(": ")
     if not (package and colon and function):
         sys.exit(f'{name}: its source is "{source}", not "package and version: function"')
-    n_bytes = block_bytes * (ROW if elements == 1 else 1)
-    halves = [] if elements == 1 else halves_of(name, n_bytes, elements)
+    n_bytes, halves = random_fields(name, elements, block_bytes)
     hard = np.array(list(hard_rows(name, kind, elements, n_bytes)))
     random = np.array([random_row(kind, number, n_bytes, halves) for number in range(RANDOM_ROWS)])
     found = [
@@ -236,6 +251,11 @@ def lists(written):
     )
 
 
+if sys.argv[1:2] == ["--row"]:
+    if len(sys.argv) != 4 or not sys.argv[3].isdecimal():
+        sys.exit("--row takes a format's name and the number of a random row, such as --row Q8_0 8")
+    print_row(sys.argv[2], int(sys.argv[3]))
+    sys.exit()
 for name in sys.argv[1:] or [*FORMATS, *OTHERS]:
     written = vectors(name)
     body = lists({key: written.pop(key) for key in ("rows", "hashes")})
