@@ -44,4 +44,4 @@ pub use call::Call;
 pub use formats::{Format, HostFormat, Quantize};
 pub use kiln_dsl::disassemble;
 pub use registry::{DequantizeError, DuplicateFormat, FormatRow, Registry};
-pub use variant::{Variant, is_format};
+pub use variant::{Variant, is_format, kernel_of};

@@ -104,6 +104,11 @@ where
     Arc::new(move || Box::new(cases().into_iter()))
 }
 
+/// The kernel that a variant of this name is one of: `gemv` of `gemv<Q8_0>(t: …)`.
+pub fn kernel_of(variant: &str) -> &str {
+    variant.split(['<', '(']).next().unwrap_or(variant)
+}
+
 /// Whether `name` is that of the format: a file's `IQ4_NL` is a kernel's `Iq4Nl`.
 pub fn is_format(format: &str, name: &str) -> bool {
     let letters = |text: &str| text.replace('_', "").to_ascii_lowercase();

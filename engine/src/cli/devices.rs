@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use kiln_abi::{DeviceCaps, LaunchError, StagedKernel, launch::check_caps};
-use kiln_kernels::{Registry, Variant};
+use kiln_kernels::{Registry, Variant, kernel_of};
 use kiln_runtime::{DeviceInfo, kind_name};
 use serde_json::{Value, json};
 
@@ -116,17 +116,16 @@ fn as_text(info: &DeviceInfo, fitness: &Fitness) -> String {
     let Count { runs, of } = fitness.all;
     let mut text = format!("   arms          {}\n   kernels       {runs} of {of}\n", arms.join(", "));
     for (reason, kernels) in &fitness.refused {
-        let mut of: BTreeMap<&str, usize> = BTreeMap::new();
-        kernels.iter().for_each(|name| *of.entry(family(name)).or_default() += 1);
-        let counts = of.iter().map(|(name, n)| format!("{name} ({n})")).collect::<Vec<_>>();
-        text += &format!("   refused       {reason}: {}\n", counts.join(", "));
+        text += &format!("   refused       {reason}: {}\n", counted(kernels));
     }
     text
 }
 
-/// What a kernel's variants are called together.
-fn family(name: &str) -> &str {
-    name.split(['<', '(']).next().unwrap_or(name)
+/// Kernels, each with the number of its variants among these.
+fn counted(variants: &[String]) -> String {
+    let mut of: BTreeMap<&str, usize> = BTreeMap::new();
+    variants.iter().for_each(|name| *of.entry(kernel_of(name)).or_default() += 1);
+    of.iter().map(|(name, n)| format!("{name} ({n})")).collect::<Vec<_>>().join(", ")
 }
 
 fn as_json(info: &DeviceInfo, fitness: &Fitness) -> Value {
@@ -157,6 +156,12 @@ mod tests {
     use kiln_spirv_interp::{InterpOptions, Interpreter};
 
     use super::*;
+
+    #[test]
+    fn variants_are_counted_by_kernel() {
+        let names = ["gemv<F16>(t: 8x2x1)", "add", "gemv<Q8_0>(t: 8x2x1)", "norm(n: 4)"].map(str::to_owned);
+        assert_eq!(counted(&names), "add (1), gemv (2), norm (1)");
+    }
 
     #[test]
     fn a_device_runs_what_its_capabilities_allow() {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 
-use kiln_kernels::{Registry, Variant, conformance::Random};
+use kiln_kernels::{Registry, Variant, conformance::Random, kernel_of};
 
 /// What a run is asked for by its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ fn asked_sizes(variants: &[&Variant]) -> Vec<Option<u32>> {
 
 /// Kernel, format, arm, size, and what else its kind varies.
 fn traits(variant: &Variant, size: u32) -> Vec<String> {
-    let kernel = variant.name.split(['<', '(']).next().unwrap_or_default();
+    let kernel = kernel_of(&variant.name);
     // What has neither a format nor a cut is told by its name alone, and meets every size.
     let named = if variant.cut.is_empty() { &variant.name } else { "" };
     let traits = [kernel, variant.format.unwrap_or(named), variant.arm.unwrap_or_default()];

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use kiln_abi::{DeviceCaps, StagedKernel};
-use kiln_kernels::Variant;
+use kiln_kernels::{Variant, kernel_of};
 use serde_json::{Value, json};
 
 use crate::Summary;
@@ -113,7 +113,7 @@ fn sums(lines: &str) -> Value {
             device.others.insert(of.clone(), line["cases"].clone());
             continue;
         };
-        for name in [variant.split(['<', '(']).next().unwrap_or(variant), "all"] {
+        for name in [kernel_of(variant), "all"] {
             device.kernels.entry(name.to_owned()).or_default().add(line);
         }
     }

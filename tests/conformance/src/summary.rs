@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kiln_abi::LaunchError;
-use kiln_kernels::conformance::Report;
+use kiln_kernels::{conformance::Report, kernel_of};
 
 /// What a device made of a registry.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +68,7 @@ impl Summary {
     pub fn lines(&self, each_variant: bool) -> String {
         let mut kernels: BTreeMap<&str, Passed> = BTreeMap::new();
         for (name, passed) in &self.passed {
-            let kernel = if each_variant { name } else { name.split(['<', '(']).next().unwrap_or(name) };
+            let kernel = if each_variant { name } else { kernel_of(name) };
             let sum = kernels.entry(kernel).or_default();
             let variants = sum.variants + passed.variants;
             sum.join(*passed);

@@ -7,6 +7,7 @@ use kiln_golden::budget::{Budget, BudgetError, Names, budgets, check};
 use kiln_kernels::{
     Registry, Variant,
     conformance::{self, Case},
+    kernel_of,
 };
 use kiln_spirv_interp::{Counters, InterpOptions, Interpreter};
 
@@ -36,7 +37,7 @@ fn run(variant: &Variant) -> [u64; 6] {
 /// One variant stands for a kernel: the registry's first.
 fn counted() -> Vec<(String, [u64; 6])> {
     let (registry, mut kernels) = (Registry::builtin(), BTreeSet::new());
-    let name = |v: &Variant| v.name.split(['<', '(']).next().unwrap_or_default().to_owned();
+    let name = |v: &Variant| kernel_of(&v.name).to_owned();
     let firsts = registry.variants().filter(|v| kernels.insert(name(v)));
     firsts.map(|v| (name(v), run(v))).collect()
 }

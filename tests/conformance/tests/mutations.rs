@@ -10,6 +10,7 @@ use kiln_abi::{
 use kiln_kernels::{
     Registry,
     conformance::{Case, Failure, check},
+    kernel_of,
 };
 use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
 
@@ -114,7 +115,7 @@ fn every_kind_of_mistake_traps_in_every_kernel() {
     let (registry, mut kernels) = (Registry::builtin(), BTreeSet::new());
     for variant in registry.variants() {
         // One variant stands for a kernel.
-        let name = variant.name.split(['<', '(']).next().unwrap_or_default().to_owned();
+        let name = kernel_of(&variant.name).to_owned();
         if kernels.contains(&name) {
             continue;
         }
@@ -203,7 +204,7 @@ fn what_computes_something_else_is_seen_in_every_kernel() {
     let (registry, mut kernels) = (Registry::builtin(), BTreeSet::new());
     let mut kinds = BTreeSet::new();
     for variant in registry.variants() {
-        let name = variant.name.split(['<', '(']).next().unwrap_or_default().to_owned();
+        let name = kernel_of(&variant.name).to_owned();
         if !kernels.insert(name) {
             continue;
         }
@@ -304,7 +305,7 @@ fn changed_words_of_every_kernel_neither_panic_nor_hang() {
         usize::try_from(state >> 16).unwrap() % n.max(1)
     };
     for variant in registry.variants() {
-        let name = variant.name.split(['<', '(']).next().unwrap_or_default().to_owned();
+        let name = kernel_of(&variant.name).to_owned();
         if !kernels.insert(name) {
             continue;
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kiln_kernels::kernel_of;
 use thiserror::Error;
 
 /// What a file limits: a name for each of a row's numbers.
@@ -112,8 +113,7 @@ fn row<const N: usize>(line: &str, place: &str) -> Option<Budget<N>> {
 
 /// The names of a variant's kernel, with its format (`gemv<Q4_0>`) and without.
 pub fn short_names(variant: &str) -> [&str; 2] {
-    let until = |ends: &[char]| variant.split(ends).next().unwrap_or(variant);
-    [until(&['(']), until(&['<', '('])]
+    [variant.split('(').next().unwrap_or(variant), kernel_of(variant)]
 }
 
 /// The row of a variant: its own, its kernel's of its format, its kernel's, the default.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use crate::diff::{Change, Details};
+use kiln_kernels::kernel_of;
 
 /// Lines of one variant that are shown when nobody asked for that variant.
 const SHOWN: usize = 40;
@@ -24,7 +25,7 @@ pub struct Report {
 
 /// The kernel that a variant is of.
 fn kernel(variant: &str) -> &str {
-    variant.split(['<', '(']).next().unwrap_or(variant)
+    kernel_of(variant)
 }
 
 /// What changes have in common that are shown once.

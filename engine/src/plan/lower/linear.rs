@@ -89,13 +89,18 @@ impl Planner<'_> {
         format.choose_gemm(shape, self.caps).ok().filter(|_| self.fuse && wide)
     }
 
+    /// Rows of a matrix, and its columns.
+    fn size(&self, weight: TensorId) -> Result<(u32, u32), PlanError> {
+        let shape = &self.graph.tensors[weight.0].shape;
+        Ok((index("a matrix's number of rows", shape[0])?, index("a row", shape[1])?))
+    }
+
     /// Whether any word of a wide feed is multiplied on matrices, and why words are not.
     pub(super) fn matrices(&self) -> Result<(bool, Vec<String>), PlanError> {
         let (mut any, mut declines) = (false, Vec::new());
         for node in self.graph.nodes.iter().filter(|_| self.fuse) {
             let Op::Linear { weight, .. } = node.op else { continue };
-            let shape = &self.graph.tensors[weight.0].shape;
-            let (m, k) = (index("a matrix's number of rows", shape[0])?, index("a row", shape[1])?);
+            let (m, k) = self.size(weight)?;
             match self.format(weight)?.choose_gemm([self.window, m, k], self.caps) {
                 Ok(_) => any = true,
                 Err(reason) => declines.push(format!("prompts on matrices: {reason}")),
@@ -114,8 +119,7 @@ impl Planner<'_> {
         let mut reasons = BTreeSet::new();
         for node in &self.graph.nodes {
             let Op::Linear { weight, .. } = node.op else { continue };
-            let shape = &self.graph.tensors[weight.0].shape;
-            let (m, k) = (index("a matrix's number of rows", shape[0])?, index("a row", shape[1])?);
+            let (m, k) = self.size(weight)?;
             let shape = Shape { rows: 1, m, k, experts: false, exact: Exact::One };
             let choice = self.format(weight)?.choose(shape, self.caps);
             if choice.arm == Arm::Dot4(Planes::One) {
