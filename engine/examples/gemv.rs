@@ -135,7 +135,8 @@ fn one_shape(
         let calls: Vec<_> = weights.iter().map(|w| call(w, t).args).collect();
         let us = bench.time(&staged, &calls)?;
         let mark = if tile == "chosen" { "*" } else { "" };
-        found.push((us, format!("{mark}{t:?}: {us:.2} us {:.2} F", us / floor)));
+        let code = bench.code(&staged)?;
+        found.push((us, format!("{mark}{t:?}: {us:.2} us {:.2} F{code}", us / floor)));
     }
     for range in weights.iter().chain([&tame, &x, &y, &ids, &step]) {
         bench.gpu.free(range.buffer);

@@ -369,7 +369,8 @@ fn time(bench: &Bench, (m, k): (u32, u32), how: How) -> Result<String, Box<dyn E
         bench.gpu.free(range.buffer);
     }
     let floor = bench.floor(u64::from(how.bytes(m * units)));
-    Ok(format!("{name} {m}x{k} x{} {:?}: {us:.2} us, {:.2} F", how.cols, how.layout, us / floor))
+    let code = bench.code(&staged)?;
+    Ok(format!("{name} {m}x{k} x{} {:?}: {us:.2} us, {:.2} F{code}", how.cols, how.layout, us / floor))
 }
 
 /// The planes of sixteen rows, their fields in the order of the layout.

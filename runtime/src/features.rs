@@ -8,6 +8,7 @@ use kiln_abi::spirv::Capability;
 use crate::{instance::Instance, matrix::MatrixFeatures};
 
 const ROBUSTNESS: &CStr = ash::ext::pipeline_robustness::NAME;
+const STATISTICS: &CStr = ash::khr::pipeline_executable_properties::NAME;
 
 /// The features Kiln knows of, as a device reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,7 @@ pub(crate) struct Features {
     pub(crate) maintenance4: bool,
     pub(crate) buffer_device_address: bool,
     pub(crate) pipeline_robustness: bool,
+    pub(crate) pipeline_statistics: bool,
     pub(crate) matrix: MatrixFeatures,
 }
 
@@ -43,10 +45,14 @@ impl Features {
         let mut v12 = vk::PhysicalDeviceVulkan12Features::default();
         let mut v13 = vk::PhysicalDeviceVulkan13Features::default();
         let mut robustness = vk::PhysicalDevicePipelineRobustnessFeaturesEXT::default();
+        let mut statistics = vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR::default();
         let mut all = vk::PhysicalDeviceFeatures2::default()
             .push_next(&mut v11)
             .push_next(&mut v12)
             .push_next(&mut v13);
+        if has(STATISTICS) {
+            all = all.push_next(&mut statistics);
+        }
         if has(ROBUSTNESS) {
             all = all.push_next(&mut robustness);
         }
@@ -73,6 +79,7 @@ impl Features {
             maintenance4: on(v13.maintenance4),
             buffer_device_address: on(v12.buffer_device_address),
             pipeline_robustness: on(robustness.pipeline_robustness),
+            pipeline_statistics: on(statistics.pipeline_executable_info),
             matrix: MatrixFeatures::query(instance, device, has),
         }
     }
@@ -90,7 +97,8 @@ impl Features {
     /// The device extensions that hold what was reported.
     pub(crate) fn extensions(&self) -> Vec<&'static CStr> {
         let robustness = self.pipeline_robustness.then_some(ROBUSTNESS);
-        self.matrix.extensions().into_iter().chain(robustness).collect()
+        let statistics = self.pipeline_statistics.then_some(STATISTICS);
+        self.matrix.extensions().into_iter().chain(robustness).chain(statistics).collect()
     }
 
     /// Runs `create` with the chain that enables exactly what was reported. Features Kiln has no use for (robust
@@ -122,6 +130,11 @@ impl Features {
             .push_next(&mut v11)
             .push_next(&mut v12)
             .push_next(&mut v13);
+        let mut statistics = vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR::default()
+            .pipeline_executable_info(true);
+        if self.pipeline_statistics {
+            all = all.push_next(&mut statistics);
+        }
         if self.pipeline_robustness {
             all = all.push_next(&mut robustness);
         }
@@ -176,6 +189,8 @@ mod tests {
         let features = Features { pipeline_robustness: true, ..Features::default() };
         assert_eq!(features.extensions(), [c"VK_EXT_pipeline_robustness"]);
         features.enable(|all| assert!(!all.p_next.is_null()));
+        let features = Features { pipeline_statistics: true, ..Features::default() };
+        assert_eq!(features.extensions(), [c"VK_KHR_pipeline_executable_properties"]);
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Gpu {
             reasons: reasons.into(),
         };
         let family = probe.queue_family.ok_or_else(|| unusable("it has no compute queue"))?;
-        let device = Arc::new(DeviceHandle::open(instance, &probe, family)?);
+        let device = Arc::new(DeviceHandle::open(instance, &probe, family, options.statistics)?);
         // SAFETY: the physical device is the instance's.
         let types = unsafe { device.instance.raw.get_physical_device_memory_properties(device.physical) };
         let types = MemoryTypes::choose(types.memory_types_as_slice(), !options.force_staging)

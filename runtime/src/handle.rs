@@ -15,6 +15,8 @@ pub(crate) struct DeviceHandle {
     pub(crate) instance: Arc<Instance>,
     /// Whether a pipeline can say whether its driver checks accesses to buffers.
     pub(crate) tells_checks: bool,
+    /// Whether each pipeline's code is described as it is made.
+    pub(crate) tells_statistics: bool,
     /// What ran when the device was lost.
     lost: OnceLock<String>,
 }
@@ -24,6 +26,7 @@ impl DeviceHandle {
         instance: Arc<Instance>,
         probe: &Probe,
         queue_family: u32,
+        statistics: bool,
     ) -> Result<Self, RuntimeError> {
         let priorities = [1.0];
         let queues = [vk::DeviceQueueCreateInfo::default()
@@ -45,8 +48,17 @@ impl DeviceHandle {
         });
         let raw = created.map_err(|e| failed("vkCreateDevice", &probe.info.caps.name, e))?;
         let tells_checks = probe.features.pipeline_robustness;
+        let tells_statistics = statistics && probe.features.pipeline_statistics;
         let physical = probe.physical;
-        Ok(Self { raw, physical, queue_family, instance, tells_checks, lost: OnceLock::new() })
+        Ok(Self {
+            raw,
+            physical,
+            queue_family,
+            instance,
+            tells_checks,
+            tells_statistics,
+            lost: OnceLock::new(),
+        })
     }
 
     /// An error once the device is lost: nothing more is asked of it then.

@@ -22,6 +22,8 @@ pub struct RuntimeOptions {
     pub force_staging: bool,
     /// A full barrier before every recorded command, whatever the hazards say.
     pub paranoid: bool,
+    /// Asks the driver what it says of each pipeline's code ([`crate::Prepared::statistics`]), where it says anything.
+    pub statistics: bool,
     /// Failures to provoke, for tests.
     pub faults: Faults,
 }
@@ -43,6 +45,7 @@ impl Default for RuntimeOptions {
             without: BTreeSet::new(),
             force_staging: false,
             paranoid: false,
+            statistics: false,
             faults: Faults::default(),
         }
     }

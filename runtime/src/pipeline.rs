@@ -16,6 +16,7 @@ use crate::{
     cache::{DiskCache, fingerprint},
     gpu::Gpu,
     handle::DeviceHandle,
+    statistics::{self, Statistic},
     sync::lock,
 };
 
@@ -36,6 +37,11 @@ impl Prepared {
 
     pub(crate) fn is_of(&self, device: &Arc<DeviceHandle>) -> bool {
         Arc::ptr_eq(&self.0.device, device)
+    }
+
+    /// What the driver says of its code: nothing unless the device was opened for it and the driver says something.
+    pub fn statistics(&self) -> &[Statistic] {
+        &self.0.statistics
     }
 
     /// The kernel it was made from.
@@ -166,6 +172,7 @@ pub(crate) struct Pipeline {
     pub(crate) set_layout: vk::DescriptorSetLayout,
     pub(crate) layout: vk::PipelineLayout,
     pub(crate) raw: vk::Pipeline,
+    statistics: Vec<Statistic>,
 }
 
 impl Pipeline {
@@ -186,6 +193,7 @@ impl Pipeline {
             set_layout: vk::DescriptorSetLayout::null(),
             layout: vk::PipelineLayout::null(),
             raw: vk::Pipeline::null(),
+            statistics: Vec::new(),
         };
         // SAFETY: the device is alive; `made` owns each object as soon as it exists.
         made.set_layout = unsafe { device.raw.create_descriptor_set_layout(&info, None) }
@@ -225,6 +233,9 @@ impl Pipeline {
         }
         let mut info = vk::ComputePipelineCreateInfo::default().layout(self.layout).stage(stage);
         let mut checks = checks(layout);
+        if device.tells_statistics {
+            info = info.flags(vk::PipelineCreateFlags::CAPTURE_STATISTICS_KHR);
+        }
         if device.tells_checks {
             info = info.push_next(&mut checks);
         }
@@ -236,6 +247,9 @@ impl Pipeline {
         };
         let pipelines = made.map_err(|(_, e)| device.error("vkCreateComputePipelines", name, e))?;
         self.raw = pipelines.first().copied().unwrap_or_default();
+        if device.tells_statistics {
+            self.statistics = statistics::of(device, self.raw, name)?;
+        }
         Ok(())
     }
 }

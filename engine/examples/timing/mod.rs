@@ -1,7 +1,7 @@
 //! What the examples that time kernels share: a device with its floor, buffers of random bytes, a clock.
 
 use std::error::Error;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kiln_abi::{BufferId, BufferRange, Device as _, Kernel as _, LaunchArgs, StagedKernel};
 use kiln_kernels::{
@@ -13,6 +13,9 @@ use kiln_runtime::{CacheDir, Gpu, RecordOptions, RuntimeOptions};
 
 /// More than any cache.
 const ROTATED_BYTES: u64 = 200 << 20;
+
+/// How long a launch runs before it is timed: clocks of an idle device are low, and making a pipeline leaves it idle.
+const WARM: Duration = Duration::from_millis(120);
 
 /// A device and its floor.
 pub struct Bench {
@@ -30,7 +33,8 @@ pub struct Bench {
 impl Bench {
     /// The default device, its floor measured and printed.
     pub fn open() -> Result<Self, Box<dyn Error>> {
-        let gpu = Gpu::open(&RuntimeOptions { cache: CacheDir::Off, ..Default::default() })?;
+        let gpu =
+            Gpu::open(&RuntimeOptions { cache: CacheDir::Off, statistics: true, ..Default::default() })?;
         let random = Random::new(1).bytes(16 << 20);
         let tame = random.iter().map(|byte| byte & 0xbf).collect();
         let mut bench = Bench { gpu, tame, random, dispatch: 0.0, rate: 0.0 };
@@ -98,6 +102,14 @@ impl Bench {
         Ok(BufferRange { buffer, offset_bytes: 0, bytes: bytes.len() as u64 })
     }
 
+    /// What the driver says of a kernel's code, in brackets: registers, bytes of code and of memory that it takes beside them.
+    pub fn code(&self, kernel: &StagedKernel) -> Result<String, Box<dyn Error>> {
+        let prepared = self.gpu.prepare(kernel)?;
+        let said = prepared.statistics().iter().filter(|s| s.value > 0.0);
+        let said: Vec<String> = said.map(|s| format!("{} {}", s.name, s.value)).collect();
+        Ok(if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) })
+    }
+
     /// Microseconds of a launch in a row of them, the best of five runs.
     pub fn time(&self, kernel: &StagedKernel, launches: &[LaunchArgs]) -> Result<f64, Box<dyn Error>> {
         let prepared = self.gpu.prepare(kernel)?;
@@ -107,7 +119,10 @@ impl Bench {
             recorder.launch(&prepared, &launches[i % launches.len()])?;
         }
         let recorded = recorder.finish()?;
-        recorded.run()?;
+        let start = Instant::now();
+        while start.elapsed() < WARM {
+            recorded.run()?;
+        }
         let mut best = f64::MAX;
         for _ in 0..5 {
             let start = Instant::now();

@@ -68,6 +68,17 @@ fn a_kernel_is_compiled_once() {
 }
 
 #[test]
+fn statistics_are_what_the_driver_says_where_they_are_asked_for() {
+    let Some(gpu) = open(&RuntimeOptions { statistics: true, ..options() }) else { return };
+    let prepared = gpu.prepare(&affine()).unwrap();
+    let said = prepared.statistics();
+    println!("{} says: {said:?}", gpu.caps().name);
+    assert!(said.iter().all(|s| !s.name.is_empty() && s.value.is_finite()), "{said:?}");
+    let Some(gpu) = open(&options()) else { return };
+    assert_eq!(gpu.prepare(&affine()).unwrap().statistics(), [], "nobody asked");
+}
+
+#[test]
 fn compiled_pipelines_outlive_the_process_and_damage_is_repaired() {
     let folder = Folder(env::temp_dir().join(format!("kiln-pipelines-{}", process::id())));
     let cached = RuntimeOptions { cache: CacheDir::At(folder.0.clone()), ..options() };
