@@ -1,5 +1,5 @@
 //! Whether products of fragments serve eight rows of x better than integer dot products do:
-//! `columns [FORMAT,..] [TILESxSUBGROUPSxAHEADxWORDSxWIDExX,..] [f16|int8,..] [ROWSxCOLUMNS,..]`, and `columns check` on the
+//! `columns [FORMAT,..] [TILESxSUBGROUPSxAHEADxWORDSxXxGROUPS,..] [f16|int8,..] [ROWSxCOLUMNS,..]`, and `columns check` on the
 //! interpreter.
 //!
 //! Each result is held against that of the tile which is chosen today before it is timed; beside both stands the time of
@@ -32,8 +32,7 @@ use shape::{COLUMNS, Shape, UNIT, XAhead, factor};
 use timing::Bench;
 
 const FORMATS: &str = "Q4_K,Q5_K,Q6_K,Q3_K,Q2_K";
-const TILES: &str = "2x4x1x1x1x1,2x8x1x1x1x1,2x16x1x1x1x1,2x4x1x1x1x2,2x8x1x1x1x2,2x8x1x1x1x0,2x8x0x1x1x0,1x8x1x1x1x1,\
-                     4x4x1x1x1x1,2x8x1x0x1x1,2x8x1x1x0x1";
+const TILES: &str = "2x16x1x1x0x1,2x16x2x1x0x1,2x16x2x1x1x1,2x8x1x1x0x1,2x8x2x1x0x1,2x8x4x1x0x1,1x8x1x1x0x2,1x8x2x1x0x2,1x16x1x1x0x1";
 const SHAPES: &str = "4096x4096,12288x4096,4096x12288";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -87,7 +86,7 @@ fn staged(
 }
 
 /// The shape for a format and rows of `k`: lanes meet as those of one row do.
-fn shape_of(format: &str, k: u32, [tiles, subgroups, ahead, words, wide, x]: [u32; 6]) -> Shape {
+fn shape_of(format: &str, k: u32, [tiles, subgroups, ahead, words, x, drop]: [u32; 6]) -> Shape {
     let units = k / UNIT;
     let most_lanes = if ["Q2_K", "Q3_K"].contains(&format) { 64 } else { 128 };
     let lanes =
@@ -103,11 +102,10 @@ fn shape_of(format: &str, k: u32, [tiles, subgroups, ahead, words, wide, x]: [u3
     };
     let x = match x {
         0 => XAhead::Use,
-        1 => XAhead::Step,
-        _ => XAhead::Weights,
+        _ => XAhead::Step,
     };
     let nibbles = words > 0 && ["Q4_K", "Q4_0"].contains(&format);
-    Shape { tiles, subgroups, lanes, rounds: units / lanes, ahead, wide: wide > 0, x, most, nibbles }
+    Shape { tiles, subgroups, lanes, rounds: units / lanes, ahead, x, most, nibbles, drop }
 }
 
 /// Small products on the interpreter, beside plain Rust.
@@ -120,16 +118,16 @@ fn check() -> Result<(), Box<dyn Error>> {
         Ok(BufferRange { buffer, offset_bytes: 0, bytes: data.len() as u64 })
     };
     for (name, planes, (m, k), tile) in [
-        ("Q4_K", Planes::Two, (32, 4096), [2, 4, 1, 1, 1, 1]),
-        ("Q4_K", Planes::Two, (64, 4096), [4, 8, 0, 0, 0, 2]),
-        ("Q4_K", Planes::One, (64, 12288), [2, 16, 1, 1, 1, 0]),
-        ("Q5_K", Planes::Two, (32, 4096), [1, 8, 0, 1, 1, 1]),
-        ("Q6_K", Planes::Two, (32, 4096), [2, 8, 1, 1, 1, 2]),
-        ("Q6_K", Planes::One, (32, 4096), [2, 8, 1, 1, 1, 0]),
-        ("Q3_K", Planes::Two, (32, 4096), [2, 8, 1, 1, 1, 1]),
-        ("Q2_K", Planes::Two, (32, 4096), [2, 8, 1, 1, 1, 2]),
-        ("Q4_0", Planes::Two, (32, 4096), [2, 8, 1, 1, 1, 0]),
-        ("Q8_0", Planes::Two, (32, 4096), [2, 8, 1, 1, 1, 1]),
+        ("Q4_K", Planes::Two, (96, 4096), [2, 4, 1, 1, 1, 0]),
+        ("Q4_K", Planes::Two, (128, 4096), [2, 16, 2, 0, 0, 0]),
+        ("Q4_K", Planes::One, (128, 12288), [2, 16, 1, 1, 0, 0]),
+        ("Q5_K", Planes::Two, (48, 4096), [1, 8, 4, 1, 1, 0]),
+        ("Q6_K", Planes::Two, (64, 4096), [2, 8, 1, 1, 0, 0]),
+        ("Q6_K", Planes::One, (96, 4096), [2, 8, 2, 1, 0, 0]),
+        ("Q3_K", Planes::Two, (96, 4096), [2, 8, 1, 1, 1, 0]),
+        ("Q2_K", Planes::Two, (96, 12288), [2, 8, 3, 1, 0, 0]),
+        ("Q4_0", Planes::Two, (96, 4096), [2, 8, 1, 1, 0, 0]),
+        ("Q8_0", Planes::Two, (96, 4096), [2, 8, 1, 1, 1, 0]),
     ] {
         let format = registry.format_named(name).ok_or("the format is there")?;
         let n_blocks = (m * k / format.geometry.elements()) as usize;
@@ -146,7 +144,7 @@ fn check() -> Result<(), Box<dyn Error>> {
             w: filled(&(format.pack)(&bytes))?.into(),
             x: filled(&u32_bytes(&x))?.into(),
             y: y.into(),
-            p: ColumnsPush { m },
+            p: ColumnsPush { m, groups: 2 },
         };
         let (kernel, args) = staged(name, planes, shape, &args)?;
         let kernel = kernel?;
@@ -213,25 +211,29 @@ fn time(
     let (eight, expected) = today(COLUMNS, exact, planes)?;
     let size = expected.iter().fold(0.0f32, |most, y| most.max(f32::abs(*y)));
     let mut found = vec![(eight, format!("*{eight:.2}"))];
+    let mut shapes = Vec::new();
     for tile in tiles {
-        let [tiles, subgroups, ahead, words, wide, x] = numbers(tile)[..] else {
+        let [tiles, subgroups, ahead, words, x, per, drop] = numbers(tile)[..] else {
             return Err(format!("{tile} is no tile; write 2x8x1x1x1x1").into());
         };
-        let shape = shape_of(format.name, k, [tiles, subgroups, ahead, words, wide, x]);
+        shapes.push((shape_of(format.name, k, [tiles, subgroups, ahead, words, x, drop]), per * 132));
+    }
+    for (tile, (shape, groups)) in tiles.iter().zip(shapes) {
         let x = bench.filled(&u32_bytes(&words_of(planes, factor(shape, planes), &rows, k as usize)))?;
         held.push(x);
         let call = |w: &BufferRange| {
-            let args = ColumnsArgs { w: (*w).into(), x: x.into(), y: y.into(), p: ColumnsPush { m } };
+            let args = ColumnsArgs { w: (*w).into(), x: x.into(), y: y.into(), p: ColumnsPush { m, groups } };
             staged(format.name, planes, shape, &args)
         };
         let (kernel, args) = call(&tame)?;
         let kernel = kernel?;
+        println!("  {tile}: {}", bench.code(&kernel)?);
         let off = bench
             .result(&kernel, &args, y)
             .map(|r| expected.iter().zip(&r).fold(0.0f32, |most, (a, b)| most.max(f32::abs(a - b))));
         match off {
             Err(e) => found.push((f64::MAX, format!("{tile}: {e}"))),
-            Ok(off) if off.is_nan() || off > 1e-4 * size => {
+            Ok(off) if shape.drop == 0 && (off.is_nan() || off > 1e-4 * size) => {
                 found.push((f64::MAX, format!("{tile}: WRONG by {off} of {size}")));
             }
             Ok(_) => {

@@ -9,16 +9,17 @@
 //! By count, for Q4_K in f16: 66 instructions of a subgroup for 16 rows, 32 weights and eight rows of x with two tiles, of
 //! which 4 are products, 16 scale and add sums, 12 exchange words and scales, 14 unpack weights and 10 x.
 
-use std::collections::HashMap;
-
 use half::f16;
-use kiln_dsl::{prelude::*, tensor::plane_offsets};
+use kiln_dsl::{
+    prelude::*,
+    tensor::{loaded_words, plane_offsets},
+};
 use kiln_kernels::activations::{Planes, quantize_row};
 
-use super::shape::{COLUMNS, Parts, STEP, Shape, UNIT, XAhead};
+use super::shape::{COLUMNS, Parts, STEP, Shape, XAhead};
 use super::words::{
-    exchanged, four_halves, from_lane, half_of, lane_of, lane_pair, lane_words, parts_of, plain, quad_at,
-    scale_words, signed, unit_at,
+    exchanged, four_halves, from_lane, half_of, keep, kept, lane_of, lane_pair, lane_words, parts_of, plain,
+    quad_at, round_at, scale_words, signed, unit_at, wide_at,
 };
 
 /// Push constants.
@@ -26,6 +27,8 @@ use super::words::{
 pub struct ColumnsPush {
     /// Rows of W.
     pub m: u32,
+    /// Workgroups, each of which takes tile after tile.
+    pub groups: u32,
 }
 
 /// 32-bit words of a tensor of so many units on a device.
@@ -69,8 +72,8 @@ pub fn words_of(planes: Planes, factor: f32, rows: &[f32], k: usize) -> Vec<u32>
     local_size = shape.invocations(),
     subgroup = 32,
     invocations = shape.invocations().max(256),
-    workgroup_bytes = (shape.subgroups * shape.sums() * 4).max(16384),
-    grid = p.m / shape.rows(),
+    workgroup_bytes = (2 * shape.subgroups * shape.sums() * 4).max(16384),
+    grid = p.groups,
 )]
 pub fn columns<F: PackedFormat>(
     #[weight]
@@ -85,27 +88,51 @@ pub fn columns<F: PackedFormat>(
     let (g, t) = (lane() >> 2, lane() & 3);
     let n_units = p.m * comptime!(shape.units());
     let tensor = comptime!(Tensor::new::<F>(w, n_units));
-    let first_row = workgroup_id_x() * comptime!(shape.rows());
-    let start = (first_row + g) * comptime!(shape.units());
+    let n_tiles = p.m / comptime!(shape.rows());
     let first = subgroup_id() * comptime!(shape.own());
-    let own = comptime!(Own { tensor: &tensor, w, n_units, x, start, first, g, t, planes, shape });
-    let sums = comptime!(own.sums::<F>());
+    let mut words = [0u32; comptime!(shape.slots() * 2 * shape.tiles * loaded_words(F::PLANES) as u32)];
+    let mut scales = [0u32; comptime!(2 * shape.tiles * scale_words_of::<F>())];
+    let own = comptime!(Own { tensor: &tensor, w, n_units, x, first, g, t, words, scales, planes, shape });
     let n = comptime!(shape.subgroups * shape.sums());
-    let shared = Shared::<f32>::new(n);
-    for a in comptime!(0..shape.tiles * 4) {
-        let at = (subgroup_id() * comptime!(shape.tiles) + comptime!(a / 4)) * 128 + lane() * 4;
-        shared[at + comptime!(a % 4)] = comptime!(sums[a as usize]);
-    }
-    barrier();
-    for j in comptime!(0..shape.sums().div_ceil(shape.invocations())) {
-        let i = local_id() + comptime!(j * shape.invocations());
-        if i < comptime!(shape.sums()) {
-            let total = comptime!(meet(&shared, i, 0, shape.subgroups, shape));
-            let (tile, e) = (i >> 7, i & 3);
-            let (row, column) = ((i >> 4) & 7, ((i >> 2) & 3) * 2 + (e & 1));
-            y[column * p.m + first_row + tile * 16 + row + (e >> 1) * 8] = total;
+    let shared = Shared::<f32>::new(comptime!(2 * n));
+    comptime!(own.start::<F>(start_of(workgroup_id_x(), g, shape)));
+    let mut side = 0u32;
+    for tile in (workgroup_id_x()..n_tiles).step_by(p.groups) {
+        let after = min(tile + p.groups, n_tiles - 1);
+        let sums = comptime!(own.sums::<F>(start_of(tile, g, shape), start_of(after, g, shape)));
+        for a in comptime!(0..shape.tiles * 4) {
+            let at = side + (subgroup_id() * comptime!(shape.tiles) + comptime!(a / 4)) * 128 + lane() * 4;
+            shared[at + comptime!(a % 4)] = comptime!(sums[a as usize]);
         }
+        barrier();
+        for j in comptime!(0..shape.sums().div_ceil(shape.invocations())) {
+            let i = local_id() + comptime!(j * shape.invocations());
+            if i < comptime!(shape.sums()) {
+                let at = side + i;
+                let total = comptime!(meet(&shared, at, 0, shape.subgroups, shape));
+                let (of_rows, e) = (i >> 7, i & 3);
+                let (row, column) = ((i >> 4) & 7, ((i >> 2) & 3) * 2 + (e & 1));
+                y[column * p.m + tile * comptime!(shape.rows()) + of_rows * 16 + row + (e >> 1) * 8] = total;
+            }
+        }
+        side = n - side;
     }
+}
+
+/// The first unit of row g of a tile.
+#[device]
+fn start_of(tile: u32, g: u32, #[comptime] shape: Shape) -> u32 {
+    (tile * comptime!(shape.rows()) + g) * comptime!(shape.units())
+}
+
+/// Words that hold the scales which a lane brings of a row.
+fn scale_words_of<F: PackedFormat>() -> u32 {
+    let of = |plane: &Plane| match (plane.units, plane.bytes) {
+        (1, 2) => 2,
+        (1, _) => 0,
+        _ => 1,
+    };
+    F::PLANES.iter().map(of).sum()
 }
 
 /// The sums of subgroups `from` to `from + n`, neighbors first.
@@ -134,12 +161,14 @@ struct Own<'a> {
     w: &'a Buf<u32>,
     n_units: Ex<u32>,
     x: &'a Buf<Vec4<u32>>,
-    /// The first unit of row g.
-    start: Ex<u32>,
     /// The subgroup's first unit of a row.
     first: Ex<u32>,
     g: Ex<u32>,
     t: Ex<u32>,
+    /// Words of weights on their way, slot after slot.
+    words: PlaceArray<u32, Local>,
+    /// And of scales.
+    scales: PlaceArray<u32, Local>,
     planes: Planes,
     shape: Shape,
 }
@@ -147,58 +176,56 @@ struct Own<'a> {
 /// A scale and an offset, where there is one.
 type Scale = (Ex<f32>, Option<Ex<f32>>);
 
-/// Those that a lane has of a row: by unit and group.
-type Scales = Vec<Vec<(Ex<f32>, Ex<f32>)>>;
-
 /// A word of four lanes' own as each has it: of unit 0, 1, 2 and 3.
 type Quarters = [Ex<u32>; 4];
 
 impl Own<'_> {
-    /// The sums of a lane's elements, four a tile, over the subgroup's units.
+    /// Asks for the first slots of a tile.
     #[track_caller]
-    fn sums<F: PackedFormat>(&self) -> Vec<Ex<f32>> {
-        let (steps, ahead) = (self.shape.steps(), self.shape.ahead as usize);
-        let mut asked: Vec<Vec<Unit>> = Vec::new();
-        let mut asked_scales: HashMap<(u32, u32), Vec<Vec<Unit>>> = HashMap::new();
-        let mut scales: HashMap<(u32, u32), Vec<Scales>> = HashMap::new();
-        let mut columns: Vec<Vec<Asked>> = Vec::new();
-        let together = self.shape.together();
+    fn start<F: PackedFormat>(&self, start: Ex<u32>) {
+        for (slot, step) in (0..self.shape.slots()).zip(self.shape.steps()) {
+            self.ask::<F>(start, slot, step);
+        }
+        self.ask_scales::<F>(start, self.shape.steps()[0]);
+    }
+
+    /// The sums of a lane's elements, four a tile, over the subgroup's units, while those of the tile `after` are asked for.
+    #[track_caller]
+    fn sums<F: PackedFormat>(&self, start: Ex<u32>, after: Ex<u32>) -> Vec<Ex<f32>> {
+        let (steps, slots) = (self.shape.steps(), self.shape.slots());
+        let together = self.shape.together() as usize;
         // Sums that wait for a neighbor, each of so many units.
         let mut waiting: Vec<(u32, Vec<Ex<f32>>)> = Vec::new();
         let mut sums: Option<Vec<Vec<Ex<f32>>>> = None;
-        for i in 0..steps.len() + ahead {
-            if let Some((q, r)) = steps.get(i) {
-                if q % together == 0 {
-                    asked_scales.insert((q / together, *r), self.ask_scales::<F>(*q, *r));
-                }
-                asked.push(self.ask(*q, *r));
-                if self.shape.x == XAhead::Weights {
-                    columns.push(self.ask_columns::<F>(*q, *r));
+        let mut scales: Vec<Vec<Unit>> = Vec::new();
+        for (i, &(q, r)) in steps.iter().enumerate() {
+            let of = |ahead: usize| match steps.get(i + ahead) {
+                Some(step) => (start, *step),
+                None => (after, steps[i + ahead - steps.len()]),
+            };
+            if i % together == 0 {
+                scales = self.brought_scales::<F>();
+                let (start, step) = of(together);
+                if self.shape.drop & 128 == 0 {
+                    self.ask_scales::<F>(start, step);
                 }
             }
-            if i < ahead {
-                continue;
+            let slot = i as u32 % slots;
+            let units = self.brought::<F>(slot);
+            let (start, step) = of(slots as usize);
+            if self.shape.drop & 32 == 0 {
+                self.ask::<F>(start, slot, step);
             }
-            let now = i - ahead;
-            let (q, r) = steps[now];
+            subgroup_barrier();
+            let columns = if self.shape.drop & 4 > 0 {
+                self.ask_columns::<F>(0, 0)
+            } else {
+                self.ask_columns::<F>(q, r)
+            };
             if self.shape.x == XAhead::Step {
-                columns.push(self.ask_columns::<F>(q, r));
-            }
-            if ahead > 0 {
                 subgroup_barrier();
             }
-            if self.shape.x == XAhead::Use {
-                columns.push(self.ask_columns::<F>(q, r));
-            }
-            let of_steps = (q / together, r);
-            if q % together == 0 {
-                let own: Vec<Scales> = match asked_scales.get(&of_steps) {
-                    Some(rows) if self.shape.wide => rows.iter().map(|units| scales_of::<F>(units)).collect(),
-                    _ => asked[now].iter().map(|unit| scales_of::<F>(std::slice::from_ref(unit))).collect(),
-                };
-                scales.insert(of_steps, own);
-            }
-            let added = self.step::<F>((&asked[now], &columns[now]), &scales[&of_steps], q, sums.take());
+            let added = self.step::<F>((&units, &columns), &scales, i as u32 % together as u32, sums.take());
             if r + 1 < self.shape.rounds {
                 sums = Some(added);
                 continue;
@@ -213,66 +240,105 @@ impl Own<'_> {
         waiting.pop().map(|(_, sums)| sums).unwrap_or_default()
     }
 
-    /// Asks for unit t of step `q` of round `r`: of rows g and g + 8 of each tile.
+    /// Asks for unit t of step (q, r) of rows g and g + 8 of each tile.
     #[track_caller]
-    fn ask(&self, q: u32, r: u32) -> Vec<Unit> {
-        let i = self.at(q);
+    fn ask<F: PackedFormat>(&self, start: Ex<u32>, slot: u32, (q, r): (u32, u32)) {
         let Shape { tiles, lanes, .. } = self.shape;
-        let behind = |half: u32| half * 8 * self.shape.units() + r * lanes;
-        (0..2 * tiles)
-            .map(|half| self.tensor.unit_of_row(self.start, i).behind(behind(half)).load())
-            .collect()
-    }
-
-    #[track_caller]
-    fn at(&self, q: u32) -> Ex<u32> {
-        unit_at(self.first, self.t, q * STEP)
-    }
-
-    /// Asks for the scales that this lane brings for steps from `q` on: of rows g and g + 8 of each tile, of the four units of
-    /// its own step among them.
-    #[track_caller]
-    fn ask_scales<F: PackedFormat>(&self, q: u32, r: u32) -> Vec<Vec<Unit>> {
-        let Shape { tiles, lanes, wide, .. } = self.shape;
-        if !wide {
-            return Vec::new();
-        }
-        let of_row = |half: u32| {
+        let i = unit_at(self.first, self.t, q * STEP);
+        let n = loaded_words(F::PLANES) as u32;
+        for half in 0..2 * tiles {
             let behind = half * 8 * self.shape.units() + r * lanes;
-            let i = quad_at(self.first, self.t, q * STEP, self.shape.together());
-            let near = self.tensor.unit_of_row(self.start, i).behind(behind);
-            let mut loaded: Vec<Vec<Ex<u32>>> = (0..STEP).map(|_| Vec::new()).collect();
+            let unit = if self.shape.drop & 64 > 0 {
+                let behind = (half * 4 + 16 * q) * self.shape.units() + r * lanes;
+                let (start, i) = wide_at(start, self.g, self.first, self.shape.units());
+                self.tensor.unit_of_row(start, i).behind(behind).load()
+            } else {
+                self.tensor.unit_of_row(start, i).behind(behind).load()
+            };
+            for (j, word) in (0..).zip(unit.loaded()) {
+                keep(&self.words, (slot * 2 * tiles + half) * n + j, word);
+            }
+        }
+    }
+
+    /// What a slot has.
+    #[track_caller]
+    fn brought<F: PackedFormat>(&self, slot: u32) -> Vec<Unit> {
+        let n = loaded_words(F::PLANES) as u32;
+        let of_row = |half: u32| {
+            let first = (slot * 2 * self.shape.tiles + half) * n;
+            self.tensor.unit(self.first).with_loaded((first..first + n).map(|at| kept(&self.words, at)))
+        };
+        (0..2 * self.shape.tiles).map(of_row).collect()
+    }
+
+    /// Asks for the scales that this lane brings for steps from (q, r) on: of rows g and g + 8 of each tile, of the four
+    /// units of its own step among them.
+    #[track_caller]
+    fn ask_scales<F: PackedFormat>(&self, start: Ex<u32>, (q, r): (u32, u32)) {
+        let (Shape { tiles, lanes, .. }, n) = (self.shape, scale_words_of::<F>());
+        let together = self.shape.together();
+        for half in 0..2 * tiles {
+            let behind = half * 8 * self.shape.units() + r * lanes;
+            let i = if self.shape.rounds > 1 {
+                round_at(self.first, self.t, q * STEP, together, lanes)
+            } else {
+                quad_at(self.first, self.t, q * STEP, together)
+            };
+            let near = self.tensor.unit_of_row(start, i).behind(behind);
+            let mut words = Vec::new();
             for (n, plane) in (0..).zip(F::PLANES) {
                 if plane.units == 1 && plane.bytes == 2 {
                     let before = F::PLANES[..n as usize].iter().map(|p| p.bytes * 8 / p.units).sum::<u32>();
-                    let four = four_halves(self.w, self.n_units, self.start, i, before, behind);
-                    for (u, words) in (0u32..).zip(&mut loaded) {
-                        words.push(half_of(if u < 2 { four.x() } else { four.y() }, u % 2));
-                    }
+                    let four = four_halves(self.w, self.n_units, start, i, before, behind);
+                    words.extend([four.x(), four.y()]);
+                } else if plane.units > 1 && plane.bytes < 4 {
+                    words.push(near.sixteen(number(n)));
                 } else if plane.units > 1 {
-                    let word = if plane.bytes < 4 {
-                        near.sixteen(number(n))
-                    } else {
-                        near.word(number(n), number(0))
-                    };
-                    loaded.iter_mut().for_each(|words| words.push(word));
-                } else {
-                    // Nothing of a scale.
-                    let none = (0..plane.bytes.div_ceil(4)).map(|_| number(0));
-                    loaded.iter_mut().for_each(|words| words.extend(none.clone()));
+                    words.push(near.word(number(n), number(0)));
                 }
             }
-            loaded.into_iter().map(|words| self.tensor.unit(self.first).with_loaded(words)).collect()
-        };
-        (0..2 * tiles).map(of_row).collect()
+            for (j, word) in (0..).zip(words) {
+                keep(&self.scales, half * n + j, word);
+            }
+        }
     }
 
-    /// The scale of unit `u` of step `q`, from the lane that has it: by `own`, the scales of a row.
+    /// Those as four units of each row.
     #[track_caller]
-    fn scale<F: PackedFormat>(&self, own: &Scales, (q, u): (u32, u32), group: usize) -> Scale {
+    fn brought_scales<F: PackedFormat>(&self) -> Vec<Vec<Unit>> {
+        let n = scale_words_of::<F>();
+        let of_row = |half: u32| {
+            let own: Vec<Ex<u32>> = (half * n..(half + 1) * n).map(|at| kept(&self.scales, at)).collect();
+            let of_unit = |u: u32| {
+                let (mut at, mut words) = (0, Vec::new());
+                for plane in F::PLANES {
+                    if plane.units == 1 && plane.bytes == 2 {
+                        words.push(half_of(own[at + u as usize / 2], u % 2));
+                        at += 2;
+                    } else if plane.units > 1 {
+                        words.push(own[at]);
+                        at += 1;
+                    } else {
+                        // Nothing of a scale.
+                        words.extend((0..plane.bytes.div_ceil(4)).map(|_| number(0)));
+                    }
+                }
+                self.tensor.unit(self.first).with_loaded(words)
+            };
+            (0..STEP).map(of_unit).collect()
+        };
+        (0..2 * self.shape.tiles).map(of_row).collect()
+    }
+
+    /// The scale of a unit of step `from` of those together, from the lane that has it.
+    #[track_caller]
+    fn scale<F: PackedFormat>(&self, own: &Unit, from: u32, group: usize) -> Scale {
         let centered = F::CENTER.is_some() && self.planes == Planes::Two;
-        let (unit, from) = if self.shape.wide { (u, q % self.shape.together()) } else { (0, u) };
-        let (from, (scale, offset)) = (lane_of(self.g, from), own[unit as usize][group]);
+        let (from, (scale, offset)) = (lane_of(self.g, from), F::scale_offset(own, number(group as u32)));
+        if self.shape.drop & 2 > 0 {
+            return (scale, (F::OFFSET && !centered).then_some(offset));
+        }
         (from_lane(scale, from), (F::OFFSET && !centered).then(|| from_lane(offset, from)))
     }
 
@@ -281,8 +347,8 @@ impl Own<'_> {
     fn step<F: PackedFormat>(
         &self,
         (units, columns): (&[Unit], &[Asked]),
-        scales: &[Scales],
-        q: u32,
+        scales: &[Vec<Unit>],
+        from: u32,
         sums: Option<Vec<Vec<Ex<f32>>>>,
     ) -> Vec<Vec<Ex<f32>>> {
         // As one column has it: of two planes, what all rows of W share comes from the sum of x.
@@ -300,10 +366,14 @@ impl Own<'_> {
                     None => (0..4).map(|_| zero()).collect(),
                 };
                 for (group, products) in self.products::<F>(&words, &x).into_iter().enumerate() {
-                    let parts = rows.map(|row| self.scale::<F>(&scales[row], (q, u), group));
+                    let parts = rows.map(|row| self.scale::<F>(&scales[row][u as usize], from, group));
                     for (e, total) in total.iter_mut().enumerate() {
                         let (scale, offset) = parts[e / 2];
                         let (d, of_x) = (x.d[e % 2], x.sums[group][e % 2]);
+                        if self.shape.drop & 16 > 0 {
+                            *total = plus(*total, plus(products[e], scale));
+                            continue;
+                        }
                         *total = match (centered, offset) {
                             (true, _) => about(*total, products[e], d, scale, of_x),
                             (_, None) => scaled(*total, products[e], d, scale),
@@ -325,7 +395,8 @@ impl Own<'_> {
             let lanes = |first: u32| [0, 1, 2, 3].map(|j| F::lanes(unit, number(first + j)));
             return [exchanged(lanes(0), self.t), exchanged(lanes(4), self.t)];
         }
-        let words = exchanged([0, 1, 2, 3].map(|j| unit.word(number(0), number(j))), self.t);
+        let words = [0, 1, 2, 3].map(|j| unit.word(number(0), number(j)));
+        let words = if self.shape.drop & 1 > 0 { words } else { exchanged(words, self.t) };
         let lanes = |word: Ex<u32>, pack: u32| {
             let mut loaded = unit.loaded();
             loaded[..4].fill(word);
@@ -391,8 +462,9 @@ impl Own<'_> {
     #[track_caller]
     fn column<F: PackedFormat>(&self, asked: &Asked) -> Column {
         // A half of the lower plane is 256th parts, so that both planes have one sum.
-        let higher = |word: Ex<u32>| [signed(word, 0), signed(word, 8)];
-        let lower = |word: Ex<u32>| [parts_of(word, 0), parts_of(word, 8)];
+        let drop = self.shape.drop & 8 > 0;
+        let higher = |word: Ex<u32>| if drop { [word, word] } else { [signed(word, 0), signed(word, 8)] };
+        let lower = |word: Ex<u32>| if drop { [word, word] } else { [parts_of(word, 0), parts_of(word, 8)] };
         let words = match asked.words[..] {
             [a, b, c, d] => vec![[higher(a), higher(b)], [lower(c), lower(d)]],
             _ => vec![[higher(asked.words[0]), higher(asked.words[1])]],
@@ -410,13 +482,6 @@ impl Own<'_> {
         let sums = sums.into_iter().map(|two| two.map(|sum| times(sum, center))).collect();
         Column { words, d, sums }
     }
-}
-
-#[track_caller]
-fn scales_of<F: PackedFormat>(units: &[Unit]) -> Scales {
-    let groups = UNIT / F::GROUP;
-    let of = |unit| (0..groups).map(|group| F::scale_offset(unit, number(group))).collect();
-    units.iter().map(of).collect()
 }
 
 /// Words of a unit of x on their way.

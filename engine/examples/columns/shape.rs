@@ -24,9 +24,6 @@ pub struct Shape {
     pub rounds: u32,
     /// Steps whose weights are on their way while one is multiplied.
     pub ahead: u32,
-    /// Whether a lane asks for the scales of all four units of a step at once, each lane of four for another step, where a
-    /// scale has two bytes of a unit.
-    pub wide: bool,
     /// When words of x are asked for.
     pub x: XAhead,
     /// The largest |q|, and whether any is negative.
@@ -34,6 +31,9 @@ pub struct Shape {
     /// Whether a word of the first plane holds the elements of one pack in its low and of another in its high bits, and
     /// nothing else is needed for them: the words are exchanged as they lie.
     pub nibbles: bool,
+    /// What is left out, to see what it costs: 1 exchanges of words, 2 of scales, 4 loads of x, 8 their conversion, 16 scaling,
+    /// 32 loads of weights, 64 asks for 128 bytes of a row at once, 128 leaves out loads of scales.
+    pub drop: u32,
 }
 
 /// When words of x are asked for.
@@ -43,8 +43,6 @@ pub enum XAhead {
     Use,
     /// Before it.
     Step,
-    /// With the weights of their step.
-    Weights,
 }
 
 impl Shape {
@@ -74,7 +72,12 @@ impl Shape {
 
     /// Steps whose scales four lanes bring at once.
     pub(super) fn together(&self) -> u32 {
-        if self.wide { (self.own() / STEP).min(4) } else { 1 }
+        if self.rounds > 1 { self.rounds } else { (self.own() / STEP).min(4) }
+    }
+
+    /// Steps on their way.
+    pub(super) fn slots(&self) -> u32 {
+        self.ahead.min(self.steps().len() as u32)
     }
 
     pub(super) fn steps(&self) -> Vec<(u32, u32)> {

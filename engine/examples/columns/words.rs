@@ -95,3 +95,31 @@ pub(super) fn parts_of(word: u32, #[comptime] shift: u32) -> u32 {
 pub(super) fn plain(word: u32, #[comptime] shift: u32) -> u32 {
     (word >> shift) & 0x00ff_00ff
 }
+
+/// The same of so many rounds: each lane brings those of another.
+#[device]
+pub(super) fn round_at(
+    first: u32,
+    t: u32,
+    #[comptime] i: u32,
+    #[comptime] together: u32,
+    #[comptime] lanes: u32,
+) -> u32 {
+    let last = comptime!(together - 1);
+    first + min(t, last) * comptime!(lanes) + i
+}
+
+#[device]
+pub(super) fn keep(words: &PlaceArray<u32, Local>, #[comptime] at: u32, word: u32) {
+    words[at] = word;
+}
+
+#[device]
+pub(super) fn kept(words: &PlaceArray<u32, Local>, #[comptime] at: u32) -> u32 {
+    words[at]
+}
+
+#[device]
+pub(super) fn wide_at(start: u32, g: u32, first: u32, #[comptime] units: u32) -> (u32, u32) {
+    (start + ((lane() >> 3) - g) * units, first + (lane() & 7))
+}
