@@ -11,8 +11,7 @@ pub const HOMES: &[&str] = &[
     "kernels/src/kv_type.rs",
     "kernels/src/attention/",
     "kernels/src/reference/kv.rs",
-    // Studies with kernels of their own: eight rows of x on fragments, how the blocks of two formats could lie on a device.
-    "engine/examples/columns.rs",
+    // A study with kernels of its own: how the blocks of two formats could lie on a device.
     "engine/examples/layouts.rs",
     "tests/",
     "xtask/",
