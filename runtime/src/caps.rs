@@ -317,6 +317,7 @@ mod tests {
         integer_dot_product: false,
         buffer_device_address: false,
         pipeline_robustness: false,
+        pipeline_statistics: false,
         matrix: MatrixFeatures::NONE,
     };
 

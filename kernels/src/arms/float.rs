@@ -8,8 +8,16 @@
 
 use kiln_dsl::prelude::*;
 
-use super::{Form, GemvPush, Tile, own_results, own_rows, row_start, store, tensor_words, tensors, x_row};
+use super::{
+    Form, GemvPush, Tile,
+    columns::{in_runs, rows_left},
+    own_results, own_rows, own_start, store, tensor_words, tensors, x_row,
+};
 use crate::step::n_rows;
+
+/// Vectors of weights that a lane has decoded at once: they meet each column of x, and a vector of x meets those of several
+/// rows.
+const AT_ONCE: u32 = 8;
 
 /// The kernel.
 #[kernel(
@@ -61,23 +69,17 @@ pub fn gemv<F: TensorFormat>(
     let mut up = [0.0; n_sums];
     let tensors = comptime!(tensors::<F>(w, v, p.units, form, t));
     comptime!(tensors[0].fill_table());
+    let own = comptime!(Own {
+        starts: (0..t.rows).map(|a| own_start(row, a, p.m, expert, per_row)).collect(),
+        x: (0..t.cols).map(|c| x_row(step_row, r0, c, p, form)).collect(),
+        per_row,
+        left: (t.cols > 1).then(|| rows_left(n, r0)),
+    });
     for s in comptime!(form.stacks()) {
         let tensor = comptime!(&tensors[s as usize]);
         let mut acc = [splat::<Vec4<f32>>(0.0); n_sums];
         for i in (lane..per_row).step_by(t.lanes) {
-            for a in comptime!(0..t.rows) {
-                let start = row_start(row + a, p.m, expert, per_row);
-                let unit = comptime!(tensor.unit_of_row(start, i).load());
-                for four in comptime!(0..F::UNIT / 4) {
-                    let weights = F::decode4(&unit, four * 4);
-                    for c in comptime!(0..t.cols) {
-                        // Past the last row, the last row again: its sum is not stored.
-                        let x_row = x_row(step_row, r0, comptime!(c), p, comptime!(form));
-                        let j = comptime!(c * t.rows + a);
-                        acc[j] = fma(weights, x[(x_row * per_row + i) * (F::UNIT / 4) + four], acc[j]);
-                    }
-                }
-            }
+            comptime!(unit_products::<F>(&acc, tensor, &x, &own, i, t));
         }
         for j in comptime!(0..n_sums) {
             let own = acc[j];
@@ -90,4 +92,73 @@ pub fn gemv<F: TensorFormat>(
         }
     }
     store(&gate, &up, row, row, r0, n, &bias, &y, p, comptime!(t), comptime!(form));
+}
+
+/// What a lane works on: the first unit of each of its rows of W, its rows of x, the units of a row, and the rows of the step
+/// from the workgroup's first on, where it has several columns.
+struct Own {
+    starts: Vec<Ex<u32>>,
+    x: Vec<Ex<u32>>,
+    per_row: Ex<u32>,
+    left: Option<Ex<u32>>,
+}
+
+impl<'a> Read for &'a Own {
+    type Out = &'a Own;
+    fn read(&self) -> &'a Own {
+        self
+    }
+}
+
+/// Adds the products of unit `i` of each row.
+#[track_caller]
+fn unit_products<F: TensorFormat>(
+    acc: &PlaceArray<Vec4<f32>, Local>,
+    tensor: &Tensor,
+    x: &Buf<Vec4<f32>>,
+    own: &Own,
+    i: Ex<u32>,
+    t: Tile,
+) {
+    let fours = F::UNIT / 4;
+    let n_fours = fours.min(AT_ONCE);
+    let n_rows = (AT_ONCE / n_fours).clamp(1, t.rows);
+    for first_row in (0..t.rows).step_by(n_rows as usize) {
+        let rows = first_row..t.rows.min(first_row + n_rows);
+        let unit = |row: u32| tensor.unit_of_row(own.starts[row as usize], i).load();
+        let units: Vec<Unit> = rows.clone().map(unit).collect();
+        for first in (0..fours).step_by(n_fours as usize) {
+            let decoded = |four: u32| units.iter().map(move |u| F::decode4(u, (4 * four).read()));
+            let weights: Vec<(u32, Vec<_>)> =
+                (first..fours.min(first + n_fours)).map(|four| (four, decoded(four).collect())).collect();
+            in_runs(t.cols, own.left, &mut |run| {
+                for (four, weights) in &weights {
+                    for c in run.clone() {
+                        let x = x_four(x, own.x[c as usize], own.per_row, i, fours, *four);
+                        for (row, weights) in rows.clone().zip(weights) {
+                            add_four(acc, c * t.rows + row, *weights, x);
+                        }
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Elements `4 four` to `4 four + 3` of unit `i` of a row of x, whose units have so many times four.
+#[device]
+fn x_four(
+    x: &Buf<Vec4<f32>>,
+    row: u32,
+    per_row: u32,
+    i: u32,
+    #[comptime] fours: u32,
+    #[comptime] four: u32,
+) -> Vec4<f32> {
+    x[(row * per_row + i) * fours + four]
+}
+
+#[device]
+fn add_four(acc: &PlaceArray<Vec4<f32>, Local>, #[comptime] j: u32, weights: Vec4<f32>, x: Vec4<f32>) {
+    acc[j] = fma(weights, x, acc[j]);
 }

@@ -1,7 +1,9 @@
 //! Arms: ways to multiply, one file each. What they share is which invocation owns which rows, and how sums meet.
 
+mod columns;
 pub mod dot4;
 mod dot4_operands;
+mod dot4_products;
 pub mod ends;
 pub mod float;
 
@@ -282,6 +284,12 @@ fn first_row(row: u32, m: u32, #[comptime] t: Tile) -> u32 {
 #[device]
 fn row_start(row: u32, m: u32, expert: u32, units_per_row: u32) -> u32 {
     (expert * m + min(row, m - 1)) * units_per_row
+}
+
+/// The same of row `a` of a lane's.
+#[device]
+fn own_start(row: u32, #[comptime] a: u32, m: u32, expert: u32, units_per_row: u32) -> u32 {
+    row_start(row + a, m, expert, units_per_row)
 }
 
 /// Folds the sums of W x, and those of V x where a form has them.

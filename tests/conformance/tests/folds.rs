@@ -1,12 +1,13 @@
 //! Sums of lanes that meet by shuffles, and in workgroup memory where several subgroups share a row, have the bits of
-//! those that meet in workgroup memory alone: in forms of two matrices too, whose folds take the same memory in turn.
+//! those that meet in workgroup memory alone: in forms of two matrices too, whose folds take the same memory in turn. What
+//! a step has no rows for is not multiplied.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use kiln_abi::{BufferRange, Device, launch::launch_staged};
 use kiln_kernels::{
     Registry,
     activations::{self, Planes},
-    conformance::{Random, plain_step, random_blocks, u32_bytes},
+    conformance::{Random, f32_bytes, plain_step, random_blocks, u32_bytes},
     formats::{Q4_0, layout::pack},
     gemv::{Activation, Arm, Form, GemvOperands, GemvPush, Tile},
 };
@@ -21,7 +22,12 @@ fn product(tile: Tile, form: Form, planes: Planes) -> Vec<u8> {
 }
 
 /// The same of a shape of one's own.
-fn product_of(tile: Tile, form: Form, planes: Planes, [m, k, n]: [u32; 3]) -> Vec<u8> {
+fn product_of(tile: Tile, form: Form, planes: Planes, shape: [u32; 3]) -> Vec<u8> {
+    launched(tile, form, Arm::Dot4(planes), shape, shape[2]).0
+}
+
+/// The same with room for `n` rows of x of which the step has some, and the instructions that it took.
+fn launched(tile: Tile, form: Form, arm: Arm, [m, k, n]: [u32; 3], there: u32) -> (Vec<u8>, u64) {
     let registry = Registry::builtin();
     let row = registry.formats().find(|row| row.name == "Q4_0").unwrap();
     let device = Interpreter::new(InterpOptions { subgroup_size: 32, seed: 3, ..Default::default() });
@@ -29,7 +35,15 @@ fn product_of(tile: Tile, form: Form, planes: Planes, [m, k, n]: [u32; 3]) -> Ve
     let mut matrix = || pack::<Q4_0>(&random_blocks::<Q4_0>(&mut random, (m * k) as usize).0);
     let (w, v) = (matrix(), matrix());
     let rows = random.units((n * k) as usize);
-    let x = rows.chunks_exact(k as usize).flat_map(|x| activations::quantize_row(planes, x).0);
+    let x = match arm {
+        Arm::Float => f32_bytes(&rows),
+        Arm::Dot4(planes) => {
+            let blocks = rows.chunks_exact(k as usize).flat_map(|x| activations::quantize_row(planes, x).0);
+            u32_bytes(&blocks.collect::<Vec<_>>())
+        }
+    };
+    let mut step = plain_step(n);
+    step[..4].copy_from_slice(&there.to_le_bytes());
     let filled = |data: &[u8]| {
         let (bytes, offset_bytes) = (data.len() as u64, 0);
         let buffer = device.allocate(bytes, "").unwrap();
@@ -40,8 +54,8 @@ fn product_of(tile: Tile, form: Form, planes: Planes, [m, k, n]: [u32; 3]) -> Ve
     let o = GemvOperands {
         w: filled(&w),
         v: form.glu.map(|_| filled(&v)),
-        x: filled(&u32_bytes(&x.collect::<Vec<_>>())),
-        step: filled(&plain_step(n)),
+        x: filled(&x),
+        step: filled(&step),
         ids: None,
         bias: None,
         late: None,
@@ -50,11 +64,11 @@ fn product_of(tile: Tile, form: Form, planes: Planes, [m, k, n]: [u32; 3]) -> Ve
     };
     let units = m * (k / row.unit);
     let p = GemvPush { rows: n, m, k, units, first: 0, stride: m, used: 1, sharing: 1, eps: 0.0 };
-    let call = (row.gemv.launch(Arm::Dot4(planes)))(o, p, tile, form);
+    let call = (row.gemv.launch(arm))(o, p, tile, form);
     launch_staged(&device, &call.stage().unwrap(), &call.args).unwrap();
     let mut bits = vec![0; (4 * n * m) as usize];
     device.read(y.buffer, 0, &mut bits).unwrap();
-    bits
+    (bits, device.last_counters().instructions)
 }
 
 #[test]
@@ -140,6 +154,36 @@ fn rounds_apart_have_the_bits_of_twice_the_lanes() {
             let bits = of(Tile { lanes: 128, cols: 1, apart: false, ..apart }, k);
             assert_eq!(of(apart, k), bits, "{apart:?}");
             assert_ne!(of(Tile { apart: false, ..apart }, k), bits, "rounds of one sum add in another order");
+        }
+    }
+}
+
+/// Two rows have the bits that they have among eight, at half their work at most; rows that are not there stay as they were.
+#[test]
+fn columns_without_rows_are_left_out() {
+    let tile = Tile {
+        lanes: 64,
+        rows: 4,
+        cols: 8,
+        ahead: 0,
+        rounds: 0,
+        walk: 0,
+        apart: false,
+        local: 128,
+        copies: 1,
+        subgroup: Some(32),
+    };
+    let shape = [8, 4096, 8];
+    for arm in [Arm::Dot4(Planes::Two), Arm::Dot4(Planes::One), Arm::Float] {
+        let of = |there| launched(tile, Form::default(), arm, shape, there);
+        let (all, most) = of(8);
+        for (there, share) in [(2, 0.5), (3, 0.75), (4, 0.75)] {
+            let (some, took) = of(there);
+            let own = 4 * (there * shape[0]) as usize;
+            assert_eq!(some[..own], all[..own], "{arm:?}, {there} rows");
+            assert!(some[own..].iter().all(|byte| *byte == 0), "{arm:?}, {there} rows");
+            let part = took as f64 / most as f64;
+            assert!(part < share, "{arm:?}: {there} rows take {part:.2} of what eight take");
         }
     }
 }
