@@ -1,6 +1,8 @@
 //! The program from outside: exit codes, which stream says what, and files that cannot be run.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+mod tiny;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -164,6 +166,27 @@ fn unknown_architecture_inspects_but_does_not_run() {
     }
     let (_, without, _) = outcome(&["inspect", file.path()]);
     assert!(!without.contains("x.weight"), "{without}");
+}
+
+#[test]
+fn an_id_beyond_the_vocabulary_is_bad_usage() {
+    let llama = tiny::all().into_iter().find(|tiny| tiny.name == "llama").unwrap();
+    let file = TempFile::new("tiny", &llama.bytes(false));
+    let n_vocab = llama.file().model.graph.n_vocab();
+    let (last, next) = (format!("0,{}", n_vocab - 1), format!("0,{n_vocab}"));
+    let logits = |ids: [&str; 2], out: &str| {
+        let [option, ids] = ids;
+        outcome(&["logits", file.path(), option, ids, "--device", "reference", "--out", out])
+    };
+    let refused =
+        format!("kiln: error: token id {n_vocab} is not below the vocabulary's size of {n_vocab}\n");
+    let of_file = TempFile::new("beyond", next.as_bytes());
+    for ids in [["--ids", &next], ["--ids-file", of_file.path()]] {
+        assert_eq!(logits(ids, "never"), (2, String::new(), refused.clone()));
+    }
+    let out = TempFile::new("logits", &[]);
+    assert_eq!(logits(["--ids", &last], out.path()).0, 0);
+    assert_eq!(std::fs::metadata(out.path()).unwrap().len() as usize, 2 * n_vocab * 4);
 }
 
 #[test]

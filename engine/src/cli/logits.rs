@@ -55,7 +55,11 @@ pub(super) fn logits(context: &Context, args: &Args) -> Result<(), Failure> {
     }
     let file = ModelFile::open(&args.model, &context.registry)?;
     let n_ctx = args.placement.n_ctx(&file);
-    ForwardError::check(&ids, 0, n_ctx, file.model.graph.n_vocab()).map_err(Error::from)?;
+    ForwardError::check(&ids, 0, n_ctx, file.model.graph.n_vocab()).map_err(|why| match why {
+        // The command names it; a tokenizer that gave such an id would be the file's fault.
+        ForwardError::UnknownId { .. } => Failure::Usage(why.to_string()),
+        other => other.into(),
+    })?;
     let backend = args.placement.load(context, &file)?;
     let mut sequence = backend.sequence(n_ctx).map_err(Error::from)?;
 

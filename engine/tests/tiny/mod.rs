@@ -67,6 +67,13 @@ impl Tiny {
     }
 
     fn file_of(&self, packed: bool) -> ModelFile {
+        let gguf = Gguf::from_bytes(self.bytes(packed), &Registry::builtin()).unwrap();
+        let model = models::describe(&gguf).unwrap_or_else(|declined| panic!("{}: {declined}", self.name));
+        ModelFile { gguf, model }
+    }
+
+    /// What a file of it holds, its matrices as f32 or packed.
+    pub fn bytes(&self, packed: bool) -> Vec<u8> {
         let mut writer = GgufWriter::new();
         for (key, value) in &self.keys {
             match value {
@@ -97,9 +104,7 @@ impl Tiny {
             };
             data.data(&bytes).unwrap();
         }
-        let gguf = Gguf::from_bytes(data.finish().unwrap(), &registry).unwrap();
-        let model = models::describe(&gguf).unwrap_or_else(|declined| panic!("{}: {declined}", self.name));
-        ModelFile { gguf, model }
+        data.finish().unwrap()
     }
 
     /// On the reference.
