@@ -116,6 +116,15 @@ fn bad_usage_is_code_2() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     let output = command.arg("--help-env").env("KILN_WITHOUT", "f16,wings").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    let output = command.arg("--help-env").env("KILN_WITHOUT", "Shader").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("no kernel can do without Shader and VulkanMemoryModel"), "{said}");
+    check_failure_of_usage(
+        &["run", "m", "--without", "f16,Shader"],
+        "'Shader' for '--without <WHAT>': no kernel",
+    );
     check_failure_of_usage(&["run", "m", "--without", "wings"], "--without");
     check_failure_of_usage(&["run", "m", "--activations", "f64"], "f16");
     check_failure_of_usage(&["run", "m", "--kv-type", "q2"], "f16");

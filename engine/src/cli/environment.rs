@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::num::NonZeroUsize;
 
+use kiln_abi::spirv::Capability;
 use tracing::Level;
 
-use super::options::Without;
+use super::options::{BASE, Without};
 use super::{Failure, output};
 use crate::reference::Threads;
 
@@ -50,8 +51,11 @@ pub(super) fn validation() -> Result<bool, Failure> {
 /// What to do without on every device.
 pub(super) fn without() -> Result<Vec<Without>, Failure> {
     let parse = |text: &str| text.split(',').map(str::parse).collect::<Result<Vec<Without>, _>>().ok();
-    let expected = "f16, dot4, khr, cm2 or capabilities by SPIR-V's names, separated by commas";
-    Ok(read(WITHOUT, expected, parse)?.unwrap_or_default())
+    let base = BASE.map(Capability::name).join(" and ");
+    let expected = format!(
+        "f16, dot4, khr, cm2 or capabilities by SPIR-V's names, separated by commas; no kernel can do without {base}"
+    );
+    Ok(read(WITHOUT, &expected, parse)?.unwrap_or_default())
 }
 
 /// What is worth reporting.

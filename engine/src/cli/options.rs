@@ -137,12 +137,20 @@ impl std::str::FromStr for Without {
             "dot4" => Ok(Self(named("DotProduct"))),
             "khr" => Ok(Self(named("CooperativeMatrixKHR"))),
             "cm2" => Ok(Self(Capability::ALL.iter().copied().filter(|c| c.name().ends_with("NV")).collect())),
-            _ => whole()
-                .map(Self)
-                .ok_or_else(|| "expected f16, dot4, khr, cm2 or a capability by SPIR-V's name".to_owned()),
+            _ => match whole() {
+                Some(base) if base.iter().any(|c| BASE.contains(c)) => {
+                    Err("no kernel can do without it; `--device reference` runs a model without a GPU"
+                        .to_owned())
+                }
+                Some(capabilities) => Ok(Self(capabilities)),
+                None => Err("expected f16, dot4, khr, cm2 or a capability by SPIR-V's name".to_owned()),
+            },
         }
     }
 }
+
+/// What every kernel needs.
+pub(super) const BASE: [Capability; 2] = [Capability::Shader, Capability::VulkanMemoryModel];
 
 /// The name of the CPU reference among devices.
 pub(super) const REFERENCE: &str = "reference";
@@ -217,10 +225,13 @@ impl Placement {
 
     fn load_vulkan(&self, context: &Context, file: &ModelFile) -> Result<Box<dyn Backend>, Failure> {
         let gpu = self.open(context)?;
-        super::log::say(format_args!("note: running on {}", gpu.caps().name));
+        let name = gpu.caps().name.clone();
         let bar = Bar::new("uploading");
         let device = Device::Vulkan { gpu, options: self.plan_options(file) };
-        Ok(file.load(&context.registry, device, &|done, total| bar.report(done, total))?)
+        let loaded = file.load(&context.registry, device, &|done, total| bar.report(done, total))?;
+        // Said of what is loaded: before, the reference may still have to take over.
+        super::log::say(format_args!("note: running on {name}"));
+        Ok(loaded)
     }
 
     /// What a plan is told: a length that was asked for is kept, the default may shrink to what fits.
@@ -239,5 +250,30 @@ impl Placement {
             tracing::warn!("the model was trained for {trained} positions, beyond them its answers decay");
         }
         n_ctx
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_kernels::Registry;
+
+    use super::*;
+
+    #[test]
+    fn what_every_kernel_needs_is_not_left_out() {
+        for base in BASE {
+            let why = base.name().parse::<Without>().unwrap_err();
+            assert!(why.starts_with("no kernel can do without it"), "{}: {why}", base.name());
+        }
+        let registry = Registry::builtin();
+        let mut shared: Vec<Capability> = Capability::ALL.to_vec();
+        for variant in registry.variants().step_by(97) {
+            let needed = variant.stage().unwrap().layout.capabilities;
+            shared.retain(|capability| needed.contains(capability));
+        }
+        assert_eq!(shared, BASE, "what all of many kernels need");
+        for other in Capability::ALL.iter().filter(|c| !BASE.contains(c)) {
+            assert_eq!(other.name().parse(), Ok(Without(vec![*other])));
+        }
     }
 }
