@@ -80,3 +80,12 @@ pub struct DeviceCaps {
     /// Limits.
     pub limits: Limits,
 }
+
+impl DeviceCaps {
+    /// Takes these capabilities away; those of them that were there.
+    pub fn leave_out(&mut self, capabilities: &BTreeSet<Capability>) -> BTreeSet<Capability> {
+        let found = self.capabilities.intersection(capabilities).copied().collect();
+        self.capabilities.retain(|capability| !capabilities.contains(capability));
+        found
+    }
+}

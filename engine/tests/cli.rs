@@ -160,6 +160,14 @@ fn plans_are_printed_for_a_described_device() {
     check_failure(&["inspect", file.path(), "--plan", "--caps", caps], 1, "parrot");
     let (code, _, stderr) = outcome(&["inspect", file.path(), "--caps", caps]);
     assert_eq!(code, 2, "{stderr}");
+    let tiny = tiny::all().into_iter().find(|tiny| tiny.name == "llama").unwrap();
+    let tiny = TempFile::new("planned", &tiny.bytes(true));
+    let plan = |more: &[&str]| outcome(&[&["inspect", tiny.path(), "--plan", "--caps", caps], more].concat());
+    let (whole, without) = (plan(&[]), plan(&["--without", "dot4"]));
+    assert_eq!((whole.0, without.0), (0, 0), "{} {}", whole.2, without.2);
+    let left_out = "left out as asked: DotProductInput4x8BitPacked, DotProduct\n";
+    assert!(without.1.contains(left_out) && !whole.1.contains("left out"), "{}", without.1);
+    assert!(without.1.contains("without an integer dot product"), "{}", without.1);
 }
 
 #[test]

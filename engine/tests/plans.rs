@@ -255,8 +255,31 @@ fn a_class_that_no_product_can_have_is_declined() {
     };
     let declined = of(&without, AccuracyClass::Int8);
     let why = declined.unmet.as_deref().unwrap();
-    assert!(why.contains("8 bits") && why.contains("no integer dot product"), "{why}");
+    assert!(why.contains("8 bits") && why.contains("without an integer dot product"), "{why}");
     assert!(declined.to_string().contains(&format!("declined {why}\n")), "the plan says so");
     assert_eq!(of(&whole, AccuracyClass::Int8).unmet, None);
     assert_eq!(of(&without, AccuracyClass::F16).unmet, None, "the class asks for nothing that it lacks");
+}
+
+#[test]
+fn what_is_left_out_is_told_and_no_reason_says_that_the_device_has_it_not() {
+    let shape = SHAPES.iter().find(|shape| shape.architecture == "qwen3").unwrap();
+    let asked = BTreeSet::from([
+        Capability::DotProductInput4x8BitPacked,
+        Capability::DotProduct,
+        Capability::CooperativeMatrixKHR,
+    ]);
+    let text = |target: &Target| plan(shape, target, ContextWish::AtMost(8192)).unwrap().to_string();
+    let without = text(&device("h200").without(&asked));
+    let line =
+        "\n         left out as asked: DotProductInput4x8BitPacked, DotProduct, CooperativeMatrixKHR\n";
+    assert!(without.contains(line), "{without}");
+    for reason in ["without an integer dot product", "without matrices of f16"] {
+        assert!(without.contains(reason) && !text(&device("h200")).contains(reason), "{reason}: {without}");
+    }
+    assert!(!without.contains("the device has no"), "{without}");
+    // What a device has not is not left out.
+    let (apu, vendor) = (device("apu-96gb"), BTreeSet::from([Capability::TensorAddressingNV]));
+    assert!(vendor.is_disjoint(&apu.caps.capabilities));
+    assert_eq!(text(&apu.clone().without(&vendor)), text(&apu));
 }

@@ -88,6 +88,7 @@ fn probe(instance: &Instance, physical: vk::PhysicalDevice, index: usize) -> Pro
             nv2: modern && has(NV2),
         },
         left_off,
+        left_out: BTreeSet::new(),
         unusable: reasons(base.api_version, &features, queue.is_some()),
     };
     Probe { physical, features, queue_family: queue.map(|(family, _)| family), memory_budget, info }

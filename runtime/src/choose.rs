@@ -99,6 +99,7 @@ mod tests {
             dot4_accelerated: false,
             cooperative: Cooperative::default(),
             left_off: Vec::new(),
+            left_out: Default::default(),
             unusable: unusable.iter().map(|r| r.to_string()).collect(),
         }
     }

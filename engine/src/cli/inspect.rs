@@ -60,7 +60,9 @@ fn plan(context: &Context, args: &Args) -> Result<(), Failure> {
             let what = || path.display().to_string();
             let text =
                 std::fs::read_to_string(path).map_err(|source| Failure::File { what: what(), source })?;
-            Target::from_json(&text).map_err(|why| Failure::Usage(format!("{}: {why}", what())))?
+            let target =
+                Target::from_json(&text).map_err(|why| Failure::Usage(format!("{}: {why}", what())))?;
+            target.without(&args.placement.left_out(context))
         }
         None => Target::of(&args.placement.open(context)?),
     };

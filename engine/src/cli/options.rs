@@ -1,5 +1,6 @@
 //! Arguments that commands share.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 
 use clap::builder::RangedU64ValueParser;
@@ -215,12 +216,17 @@ impl Placement {
             device: self.device.clone(),
             validation: context.validation,
             paranoid: self.paranoid,
-            without: context.without.iter().chain(&self.without).flat_map(|w| &w.0).copied().collect(),
+            without: self.left_out(context),
             ..RuntimeOptions::default()
         };
         let gpu = Gpu::open(&options)?;
         context.validation_log.get_or_init(|| gpu.validation_log());
         Ok(gpu)
+    }
+
+    /// Capabilities to do without, by the command and by the environment.
+    pub(super) fn left_out(&self, context: &Context) -> BTreeSet<Capability> {
+        context.without.iter().chain(&self.without).flat_map(|w| &w.0).copied().collect()
     }
 
     fn load_vulkan(&self, context: &Context, file: &ModelFile) -> Result<Box<dyn Backend>, Failure> {

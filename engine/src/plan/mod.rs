@@ -14,8 +14,9 @@ mod scratch;
 mod target;
 mod text;
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
+use kiln_abi::spirv::Capability;
 use kiln_kernels::{Call, Registry, gemv::Exact, kv_type::KvType};
 use kiln_runtime::Room;
 
@@ -347,6 +348,8 @@ pub struct Plan {
     pub device: String,
     /// Capabilities that the device's description names and Kiln has no use for.
     pub unused: Vec<String>,
+    /// Capabilities that the device has and that are left out as asked.
+    pub left_out: BTreeSet<Capability>,
     /// Memory that may be used.
     pub room: Room,
     /// Every kernel that a step launches.
@@ -430,6 +433,7 @@ impl Plan {
         Ok(Self {
             device: target.line(),
             unused: target.unused.clone(),
+            left_out: target.left_out.clone(),
             room: target.room,
             kernels,
             context_reason,

@@ -17,6 +17,8 @@ pub struct Target {
     pub room: Room,
     /// Capabilities that the description names and Kiln has no use for.
     pub unused: Vec<String>,
+    /// Capabilities that it has and that are left out as asked.
+    pub left_out: BTreeSet<Capability>,
 }
 
 /// Why a caps file says nothing.
@@ -27,7 +29,14 @@ pub struct CapsFileError(#[from] serde_json::Error);
 impl Target {
     /// An open device and its room as it is now.
     pub fn of(gpu: &Gpu) -> Self {
-        Self { caps: gpu.info().caps.clone(), room: gpu.room(), unused: Vec::new() }
+        let (info, room) = (gpu.info(), gpu.room());
+        Self { caps: info.caps.clone(), room, unused: Vec::new(), left_out: info.left_out.clone() }
+    }
+
+    /// The same without some of what it has.
+    pub fn without(mut self, capabilities: &BTreeSet<Capability>) -> Self {
+        self.left_out.append(&mut self.caps.leave_out(capabilities));
+        self
     }
 
     /// Reads a caps file.
@@ -49,7 +58,7 @@ impl Target {
             limits: file.limits,
         };
         let unused = file.capabilities.into_iter().filter(|name| known(name).is_none()).collect();
-        Ok(Self { caps, room: Room::of_heaps(&heaps, None), unused })
+        Ok(Self { caps, room: Room::of_heaps(&heaps, None), unused, left_out: BTreeSet::new() })
     }
 
     /// A device of this machine as a caps file.

@@ -12,6 +12,10 @@ impl fmt::Display for Plan {
         if !self.unused.is_empty() {
             writeln!(f, "         of no use here yet: {}", self.unused.join(", "))?;
         }
+        if !self.left_out.is_empty() {
+            let names: Vec<&str> = self.left_out.iter().map(|capability| capability.name()).collect();
+            writeln!(f, "         left out as asked: {}", names.join(", "))?;
+        }
         let context = self.context;
         writeln!(
             f,

@@ -93,7 +93,7 @@ pub fn choose(table_bytes: u32, [rows, m, k]: [u32; 3], caps: &DeviceCaps) -> Re
     let filling =
         fitting.iter().filter(used).find(|row| workgroups(&row.shape) >= row.from).or(fitting.last());
     let Some(&Row { shape, .. }) = filling else {
-        return Err("the device multiplies no matrices of f16 in a shape that fits".to_owned());
+        return Err("without matrices of f16 in a shape that fits".to_owned());
     };
     let n = workgroups(&shape);
     Ok(Choice { shape, reason: format!("{rows} rows of x on matrices of f16; {shape:?}; {n} workgroups") })

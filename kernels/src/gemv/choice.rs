@@ -156,7 +156,7 @@ pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
             (Arm::Dot4(Planes::One), "packed weights, the class int8, a device with an integer dot product")
         }
         (true, true) => (Arm::Dot4(Planes::Two), "packed weights on a device with an integer dot product"),
-        (true, false) => (Arm::Float, "the device has no integer dot product"),
+        (true, false) => (Arm::Float, "packed weights without an integer dot product"),
         (false, _) => (Arm::Float, "the format has no packed lanes"),
     };
     let per_row = shape.k / format.unit;
