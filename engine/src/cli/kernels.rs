@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use kiln_abi::launch::check_device;
 use kiln_abi::{Device, StageErrors, StagedKernel};
-use kiln_kernels::conformance::{Report, check, check_format};
+use kiln_kernels::conformance::{Outcomes, Report, check, check_format};
 use kiln_kernels::{FormatRow, Registry, Variant, disassemble, is_format};
 use kiln_runtime::{Gpu, RuntimeOptions};
 use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
@@ -106,8 +106,8 @@ pub(super) enum Refusal {
     #[error("{kernel} cannot be printed: {reason}")]
     Words { kernel: String, reason: String },
     /// Kernels that differ from their references.
-    #[error("{failed} of {of} kernels failed on {device}")]
-    Failed { failed: usize, of: usize, device: String },
+    #[error("on {device}, {outcomes}")]
+    Failed { outcomes: Outcomes, device: String },
     /// A format does not keep what its host side promises.
     #[error("the layout of {format} is not what `Format` promises, as the line above says")]
     BrokenFormat { format: &'static str },
@@ -284,20 +284,20 @@ fn check_all(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
     promises_kept(formats.filter(|row| variants.iter().any(|v| v.format == Some(row.name))))?;
     let device = open(context, args)?;
     let (of, device_name) = (variants.len(), device.caps().name.clone());
-    let (mut passed, mut failed) = (0, 0);
+    let mut outcomes = Outcomes::default();
     for variant in variants {
         let verdict = check_one(variant, &*device);
         match verdict {
-            Verdict::Passed { .. } => passed += 1,
-            Verdict::Failed(_) => failed += 1,
+            Verdict::Passed { .. } => outcomes.add(variant, false),
+            Verdict::Failed(_) => outcomes.add(variant, true),
             Verdict::Refused(_) => {}
         }
         print(&format!("{}\n", verdict.line(&variant.name)))?;
     }
-    match (passed, failed) {
-        (0, 0) => Err(Refusal::NoneRan { of, device: device_name }.into()),
+    match (outcomes.ran(), outcomes.failed()) {
+        (0, _) => Err(Refusal::NoneRan { of, device: device_name }.into()),
         (_, 0) => Ok(()),
-        (_, failed) => Err(Refusal::Failed { failed, of, device: device_name }.into()),
+        _ => Err(Refusal::Failed { outcomes, device: device_name }.into()),
     }
 }
 

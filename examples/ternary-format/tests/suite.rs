@@ -111,6 +111,8 @@ fn a_wrong_decode_fails_in_every_role_that_decodes() {
     for role in ["get_rows", "gemv"] {
         let summary = run_those(variants.iter().filter(|v| v.role == role).take(1), &interpreter, false);
         assert!(!summary.failures.is_empty(), "{role}: {summary}");
+        let last = summary.to_string().lines().last().map(str::to_owned).unwrap_or_default();
+        assert!(last.starts_with("1 of 1 kernels failed: format SHIFTED; "), "{role}: {last}");
     }
 }
 

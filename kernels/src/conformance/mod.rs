@@ -9,6 +9,7 @@ mod bound;
 mod case;
 mod check;
 mod format;
+mod outcomes;
 mod random;
 mod vectors;
 
@@ -17,5 +18,6 @@ pub use bound::{F16_ROUNDOFF, F32_ROUNDOFF, Roundings, gamma};
 pub use case::{Buffer, Case, Content, Expected, f32_bytes, plain_step, u32_bytes};
 pub use check::{Failure, Report, SENTINEL, check};
 pub use format::check_format;
+pub use outcomes::Outcomes;
 pub use random::Random;
 pub use vectors::check_vectors;

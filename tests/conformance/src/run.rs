@@ -69,7 +69,10 @@ fn spread<'r, D: Device + Sync>(
     let record = Record::of_environment();
     let work = |device: &D| {
         while let Some(variant) = variants.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let summary = run_variant(variant, device, long, &record).of(&variant.name);
+            let mut summary = run_variant(variant, device, long, &record).of(&variant.name);
+            if summary.refused.is_empty() {
+                summary.outcomes.add(variant, !summary.failures.is_empty());
+            }
             summary.failures.iter().for_each(|failure| eprintln!("FAILED {failure}"));
             if let Ok(mut done) = done.lock() {
                 done.push((&variant.name, summary));

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use kiln_abi::LaunchError;
-use kiln_kernels::{conformance::Report, kernel_of};
+use kiln_kernels::{
+    conformance::{Outcomes, Report},
+    kernel_of,
+};
 
 /// What a device made of a registry.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +27,8 @@ pub struct Summary {
     pub failures: Vec<String>,
     /// What passed of each variant, by its name.
     pub passed: BTreeMap<String, Passed>,
+    /// Which variants failed of those that ran.
+    pub outcomes: Outcomes,
 }
 
 /// What passed of a variant, or of all with one kernel.
@@ -91,6 +96,7 @@ impl Summary {
         self.worst = self.worst.max(other.worst);
         self.refused.extend(other.refused);
         self.failures.extend(other.failures);
+        self.outcomes.join(other.outcomes);
         for (name, passed) in other.passed {
             self.passed.entry(name).or_default().join(passed);
         }
@@ -100,7 +106,8 @@ impl Summary {
 
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Summary { variants, recorded, cases, outputs, worst, refused, failures, passed: _ } = self;
+        let Summary { variants, recorded, cases, outputs, worst, refused, failures, passed: _, outcomes } =
+            self;
         write!(f, "{variants} variants")?;
         if *recorded > 0 {
             write!(f, " ({recorded} as recorded)")?;
@@ -108,13 +115,33 @@ impl std::fmt::Display for Summary {
         write!(f, ", {cases} cases, {outputs} values, worst {worst:.3} of its bound, ")?;
         write!(f, "{} refused, {} failed", refused.len(), failures.len())?;
         let refused = refused.iter().map(ToString::to_string);
-        failures.iter().cloned().chain(refused).try_for_each(|line| write!(f, "\n  {line}"))
+        failures.iter().cloned().chain(refused).try_for_each(|line| write!(f, "\n  {line}"))?;
+        if outcomes.failed() > 0 { write!(f, "\n{outcomes}") } else { Ok(()) }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use kiln_kernels::{Registry, kernel_of};
+
     use super::Summary;
+
+    #[test]
+    fn the_last_line_sums_up_what_failed() {
+        let of = |failures: &[&str]| {
+            let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
+            let mut summary = Summary { variants: 1, ..Summary::default() };
+            for variant in Registry::builtin().variants().filter(|v| v.format == Some("F16")) {
+                let fails = !failures.is_empty() && kernel_of(&variant.name) != "repack_blocks";
+                summary.outcomes.add(variant, fails);
+            }
+            Summary { failures, ..summary }
+        };
+        let (failed, n) = (of(&["one", "two"]).to_string(), of(&[]).outcomes.ran());
+        let last = format!("{} of {n} kernels failed: format F16; all but repack_blocks", n - 1);
+        assert_eq!(failed.lines().skip(1).collect::<Vec<_>>(), ["  one", "  two", &last]);
+        assert_eq!(of(&[]).to_string().lines().count(), 1);
+    }
 
     #[test]
     fn a_line_tells_what_passed_at_every_size() {

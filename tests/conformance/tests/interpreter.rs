@@ -38,7 +38,13 @@ fn kernels_equal_their_references_at_every_subgroup_size() {
     }
     print!("{}", all.lines(matches!(extent, Extent::Named(_))));
     print!("{}", sum_up().unwrap());
-    assert!(failed.is_empty(), "{extent}: {} sizes failed\n{}", failed.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{extent}: {} sizes failed\n{}\nat any size, {}",
+        failed.len(),
+        failed.join("\n"),
+        all.outcomes
+    );
     match extent {
         Extent::Named(_) => {
             assert!(all.variants > 0, "{}", none_named(&extent))
