@@ -7,6 +7,7 @@ mod tiny;
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
 
 use kiln_abi::{Device as _, spirv::Capability};
 use kiln_engine::bench::profile::{StepProfile, profile};
@@ -163,7 +164,13 @@ fn a_profile_accounts_for_every_launch_of_a_step() {
     let gpu = open();
     let (_, file) = planned(&gpu).into_iter().find(|(name, _)| name == "llama").unwrap();
     let model = load(&gpu, &file).unwrap();
-    let profile = profile(&gpu, &model, &file.model.graph, 40).unwrap();
+    let told = Mutex::new(Vec::new());
+    let stage = |what, done, total| told.lock().unwrap().push((what, done, total));
+    let profile = profile(&gpu, &model, &file.model.graph, 40, &stage).unwrap();
+    // One window before the steps, each of them and what only reads eight times.
+    let told = told.into_inner().unwrap();
+    let expected: Vec<_> = (0..=1 + 3 * 8).chain([25]).map(|done| ("profiling", done, 25)).collect();
+    assert_eq!(told, expected);
     assert!(profile.read_bytes_per_second.unwrap() > 1e8);
     assert_eq!(profile.steps.iter().map(|s| (s.rows, s.position)).collect::<Vec<_>>(), [(1, 40), (24, 40)]);
     let launches = model.plan().steps[0].launches.len();

@@ -11,7 +11,7 @@ use kiln_kernels::{
 };
 use kiln_runtime::{Gpu, RecordOptions, Recorded};
 
-use super::buffers::Buffers;
+use super::{Stage, buffers::Buffers};
 use crate::graph::{Graph, Op};
 use crate::plan::{Holds, Plan, PlannedLaunch, PlannedStep};
 use crate::record::{Pipelines, record};
@@ -19,6 +19,8 @@ use crate::submit::DeviceModel;
 
 /// Times that a step is run; medians count.
 const REPEATS: usize = 7;
+/// The same with the first, which does not count.
+const RUNS: usize = REPEATS + 1;
 /// Bytes that are read to learn how fast memory is, at most: more than caches hold.
 const READ_BYTES: u64 = 640 << 20;
 
@@ -78,11 +80,17 @@ pub struct Profile {
     pub steps: Vec<StepProfile>,
 }
 
-/// Profiles a step of one row after `depth` positions, and the window that starts there.
+/// Profiles a step of one row after `depth` positions, and the window that starts there; `stage` is told how far it is.
 ///
 /// # Errors
 /// A device without timestamps, or one that fails.
-pub fn profile(gpu: &Gpu, model: &DeviceModel, graph: &Graph, depth: usize) -> Result<Profile, LaunchError> {
+pub fn profile(
+    gpu: &Gpu,
+    model: &DeviceModel,
+    graph: &Graph,
+    depth: usize,
+    stage: Stage,
+) -> Result<Profile, LaunchError> {
     if gpu.info().timestamps.is_none() {
         let reason = "its queue has no timestamps".to_owned();
         return Err(DeviceError::Refused { kernel: "a profile".to_owned(), reason }.into());
@@ -94,6 +102,11 @@ pub fn profile(gpu: &Gpu, model: &DeviceModel, graph: &Graph, depth: usize) -> R
     let mut pipelines = Pipelines::default();
     let mut steps = Vec::new();
     let widest = plan.steps.iter().filter(|step| step.class.outputs == 1).max_by_key(|step| step.class.rows);
+    let single = plan.steps.iter().find(|step| step.class.rows == 1);
+    let windows = widest.map_or(0, |step| depth.div_ceil(step.class.rows) as usize);
+    let profiled = [widest, single].iter().flatten().count();
+    let mut progress = Progress { done: 0, total: windows + (profiled + 1) * RUNS, stage };
+    progress.report();
     if let Some(step) = widest {
         let mut taken = Taken::new(gpu, plan, &buffers, step, &mut pipelines)?;
         let rows = step.class.rows;
@@ -101,15 +114,42 @@ pub fn profile(gpu: &Gpu, model: &DeviceModel, graph: &Graph, depth: usize) -> R
         for first in (0..depth).step_by(rows as usize) {
             taken.seed(first, rows.min(depth - first))?;
             taken.plain.run()?;
+            progress.ran();
         }
-        steps.push(taken.profile(graph, depth, rows.min(n_ctx - depth))?);
+        steps.push(taken.profile(graph, depth, rows.min(n_ctx - depth), &mut progress)?);
     }
-    if let Some(step) = plan.steps.iter().find(|step| step.class.rows == 1) {
+    if let Some(step) = single {
         let mut taken = Taken::new(gpu, plan, &buffers, step, &mut pipelines)?;
-        steps.push(taken.profile(graph, depth, 1)?);
+        steps.push(taken.profile(graph, depth, 1, &mut progress)?);
     }
     steps.reverse();
-    Ok(Profile { read_bytes_per_second: read_speed(gpu)?, steps })
+    let read_bytes_per_second = read_speed(gpu, &mut progress)?;
+    progress.end();
+    Ok(Profile { read_bytes_per_second, steps })
+}
+
+/// Runs of steps and of the kernel that only reads, done and in all.
+struct Progress<'a> {
+    done: usize,
+    total: usize,
+    stage: Stage<'a>,
+}
+
+impl Progress<'_> {
+    fn report(&self) {
+        (self.stage)("profiling", self.done, self.total);
+    }
+
+    fn ran(&mut self) {
+        self.done += 1;
+        self.report();
+    }
+
+    /// Whatever had no room to run is done too.
+    fn end(&mut self) {
+        self.done = self.total;
+        self.report();
+    }
 }
 
 /// A class of step, recorded with and without a timestamp after each launch.
@@ -146,7 +186,13 @@ impl<'a> Taken<'a> {
         self.buffers.seed(self.plan, &rows, &[n_rows - 1], self.step.class.rows)
     }
 
-    fn profile(&mut self, graph: &Graph, position: u32, n_rows: u32) -> Result<StepProfile, LaunchError> {
+    fn profile(
+        &mut self,
+        graph: &Graph,
+        position: u32,
+        n_rows: u32,
+        progress: &mut Progress<'_>,
+    ) -> Result<StepProfile, LaunchError> {
         let run = |recorded: &Recorded| -> Result<Duration, LaunchError> {
             self.seed(position, n_rows)?;
             let started = Instant::now();
@@ -154,11 +200,12 @@ impl<'a> Taken<'a> {
             Ok(started.elapsed())
         };
         let (mut undisturbed, mut timed) = (Vec::new(), Vec::new());
-        for _ in 0..=REPEATS {
+        for _ in 0..RUNS {
             undisturbed.push(run(&self.plain)?);
             let host = run(&self.timed)?;
             let timings = self.timed.timings()?.unwrap_or_default();
             timed.push((host, timings));
+            progress.ran();
         }
         // The first of each pays for what later ones find done.
         let mut undisturbed = undisturbed.split_off(1);
@@ -236,7 +283,7 @@ impl<'a> Taken<'a> {
 }
 
 /// Bytes that a kernel which only reads gets in a second, of memory too large for any cache.
-fn read_speed(gpu: &Gpu) -> Result<Option<f64>, LaunchError> {
+fn read_speed(gpu: &Gpu, progress: &mut Progress<'_>) -> Result<Option<f64>, LaunchError> {
     let p = ReadPush::within(READ_BYTES.min(gpu.largest_buffer()).min(gpu.room().bytes / 4));
     if p.groups == 0 {
         return Ok(None);
@@ -252,8 +299,9 @@ fn read_speed(gpu: &Gpu) -> Result<Option<f64>, LaunchError> {
         recorder.launch(&gpu.prepare(&ReadAll::new().stage()?)?, &args)?;
         let recorded = recorder.finish()?;
         let mut best: Option<f64> = None;
-        for _ in 0..=REPEATS {
+        for _ in 0..RUNS {
             recorded.run()?;
+            progress.ran();
             let ns: f64 = recorded.timings()?.iter().flatten().map(|timing| timing.ns).sum();
             if ns > 0.0 {
                 best = Some(best.map_or(ns, |best| best.min(ns)));

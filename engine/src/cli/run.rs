@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::options::{Placement, Sampling};
-use super::progress::Bar;
+use super::progress::{Bar, Stages};
 use super::{Context, Failure, output};
 use crate::bench::profile::profile;
 use crate::chat::Message;
@@ -99,7 +99,10 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<(), Failure> {
     if let Some((gpu, model)) = &profiled {
         drop(session);
         let depth = prompt.len() + generated.ids.len();
-        let profile = profile(gpu, model, &file.model.graph, depth).map_err(ForwardError::from)?;
+        let stages = Stages::default();
+        let stage = |what, done, total| stages.report(what, done, total);
+        let profile = profile(gpu, model, &file.model.graph, depth, &stage).map_err(ForwardError::from)?;
+        drop(stages);
         super::log::say(format_args!("profile\n{}", profile.to_string().trim_end()));
     }
     Ok(())
