@@ -1,10 +1,11 @@
 //! A format from outside gets every role, every arm and the suite; and the suite sees what is wrong in it.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
 use kiln_abi::{BlockGeometry, LaunchError};
-use kiln_conformance::{run, run_spread, run_those, shifted};
+use kiln_conformance::{assert_layouts, run, run_spread, run_those, shifted};
 use kiln_dsl::prelude::*;
 use kiln_kernels::{
     Format, HostFormat, Registry, Variant,
@@ -208,6 +209,10 @@ fn a_bit_beyond_a_block_twice_or_never_is_named() {
     let others = run_spread(&registry, |v| v.name == "add", &[&interpreter], false);
     assert!(others.failures.is_empty() && others.variants == 1, "{others}");
     assert_eq!(shifted::run(&registry, &interpreter).failures, said);
+    // And what makes cases of every format of a registry.
+    let panics = catch_unwind(AssertUnwindSafe(|| assert_layouts(registry.formats()))).unwrap_err();
+    assert_eq!(panics.downcast_ref::<String>(), said.first());
+    assert_layouts(registry.formats().filter(|row| row.name != Beyond::NAME));
 }
 
 /// Products pass: a wrong offset only widens what they may be off by.

@@ -16,5 +16,5 @@ mod summary;
 mod guide {}
 
 pub use record::{note, sum_up};
-pub use run::{broken_layouts, run, run_spread, run_those};
+pub use run::{assert_layouts, run, run_spread, run_those};
 pub use summary::{Passed, Summary};

@@ -23,9 +23,17 @@ pub fn run(registry: &Registry, device: &(impl Device + Sync)) -> Summary {
 }
 
 /// What is wrong with formats before any kernel runs: no case can be made of blocks that have no place on a device.
-pub fn broken_layouts<'r>(formats: impl Iterator<Item = &'r FormatRow>) -> Vec<String> {
+pub(crate) fn broken_layouts<'r>(formats: impl Iterator<Item = &'r FormatRow>) -> Vec<String> {
     let broken = |row: &FormatRow| Some(format!("layout of {}: {}", row.name, check_format(row).err()?));
     formats.filter_map(broken).collect()
+}
+
+/// Fails where a format's layout is not what it promises, with a line for each: nothing that makes cases of its blocks, or
+/// kernels that read its planes, can go on.
+#[track_caller]
+pub fn assert_layouts<'r>(formats: impl Iterator<Item = &'r FormatRow>) {
+    let broken = broken_layouts(formats);
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
 /// Runs these variants on `device`, with the cases that take long or without.

@@ -8,7 +8,7 @@ use kiln_kernels::{
     conformance::{Failure, check},
 };
 
-use crate::broken_layouts;
+use crate::run::broken_layouts;
 
 /// What a device made of shifted pointers.
 #[derive(Clone, Debug, Default)]

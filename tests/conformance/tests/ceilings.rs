@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use kiln_conformance::assert_layouts;
 use kiln_golden::budget::{Budget, BudgetError, Names, budgets, check};
 use kiln_kernels::{
     Registry, Variant,
@@ -37,6 +38,7 @@ fn run(variant: &Variant) -> [u64; 6] {
 /// One variant stands for a kernel: the registry's first.
 fn counted() -> Vec<(String, [u64; 6])> {
     let (registry, mut kernels) = (Registry::builtin(), BTreeSet::new());
+    assert_layouts(registry.formats());
     let name = |v: &Variant| kernel_of(&v.name).to_owned();
     let firsts = registry.variants().filter(|v| kernels.insert(name(v)));
     firsts.map(|v| (name(v), run(v))).collect()

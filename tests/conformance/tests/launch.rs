@@ -15,7 +15,7 @@ use kiln_abi::{
     launch::{check_device, launch_staged},
     spirv::Capability,
 };
-use kiln_conformance::cover::Extent;
+use kiln_conformance::{assert_layouts, cover::Extent};
 use kiln_kernels::{Registry, Variant, conformance::Case};
 
 /// A device that has everything, runs nothing and counts dispatches.
@@ -129,6 +129,12 @@ static LAUNCHES: LazyLock<Vec<(StagedKernel, LaunchArgs)>> = LazyLock::new(|| {
     })
 });
 
+fn launches() -> &'static [(StagedKernel, LaunchArgs)] {
+    // Outside the lock of what needs it, so that every test says it.
+    assert_layouts(Registry::builtin().formats());
+    &LAUNCHES
+}
+
 /// The capabilities that a module's own words declare.
 fn declared(words: &[u32]) -> BTreeSet<u32> {
     const HEADER: usize = 5;
@@ -145,16 +151,16 @@ fn declared(words: &[u32]) -> BTreeSet<u32> {
 
 #[test]
 fn a_device_without_a_capability_refuses_exactly_the_kernels_that_declare_it() {
-    let whole = Mock::new(|_| ());
-    let declared: Vec<BTreeSet<u32>> = LAUNCHES.iter().map(|(kernel, _)| declared(&kernel.words)).collect();
-    for ((kernel, _), declared) in LAUNCHES.iter().zip(&declared) {
+    let (whole, launches) = (Mock::new(|_| ()), launches());
+    let declared: Vec<BTreeSet<u32>> = launches.iter().map(|(kernel, _)| declared(&kernel.words)).collect();
+    for ((kernel, _), declared) in launches.iter().zip(&declared) {
         check_device(&whole, kernel).unwrap();
         assert!(!declared.is_empty(), "{}", kernel.name);
     }
     let mut counts = BTreeMap::new();
     for &lacking in Capability::ALL {
         let mock = Mock::new(|caps| assert!(caps.capabilities.remove(&lacking)));
-        for ((kernel, _), declared) in LAUNCHES.iter().zip(&declared) {
+        for ((kernel, _), declared) in launches.iter().zip(&declared) {
             let needs = declared.contains(&lacking.number());
             let expected = match needs {
                 false => Ok(()),
@@ -168,9 +174,9 @@ fn a_device_without_a_capability_refuses_exactly_the_kernels_that_declare_it() {
             *counts.entry(lacking.name()).or_insert(0) += usize::from(needs);
         }
     }
-    println!("{} kernels, refused without: {counts:?}", LAUNCHES.len());
-    assert_eq!(counts[Capability::Shader.name()], LAUNCHES.len());
-    assert!(counts.values().any(|&n| n > 0 && n < LAUNCHES.len()), "some kernels need what others do not");
+    println!("{} kernels, refused without: {counts:?}", launches.len());
+    assert_eq!(counts[Capability::Shader.name()], launches.len());
+    assert!(counts.values().any(|&n| n > 0 && n < launches.len()), "some kernels need what others do not");
 }
 
 #[test]
@@ -181,7 +187,7 @@ fn a_device_without_fragments_refuses_exactly_the_kernels_that_count_on_them() {
     let refused = LaunchError::MissingFragments { kernel: order.name.clone(), device: NAME.to_owned() };
     assert_eq!(check_device(&mock, &order), Err(refused));
     check_device(&Mock::new(|_| ()), &order).unwrap();
-    for (kernel, _) in LAUNCHES.iter().filter(|(kernel, _)| !kernel.layout.fragments) {
+    for (kernel, _) in launches().iter().filter(|(kernel, _)| !kernel.layout.fragments) {
         check_device(&mock, kernel).unwrap();
     }
 }
@@ -190,7 +196,7 @@ fn a_device_without_fragments_refuses_exactly_the_kernels_that_count_on_them() {
 fn a_buffer_one_byte_short_is_refused_and_never_submitted() {
     let (mut refused, mut free) = (0, 0);
     let mock = Mock::new(|_| ());
-    for (kernel, args) in &*LAUNCHES {
+    for (kernel, args) in launches() {
         mock.launch(kernel, args).unwrap();
         for (i, binding) in kernel.layout.bindings.iter().enumerate() {
             let Some(needed) = args.needed_bytes[i] else {
@@ -218,7 +224,7 @@ fn a_buffer_one_byte_short_is_refused_and_never_submitted() {
 #[test]
 fn an_empty_grid_is_a_no_op() {
     let mock = Mock::new(|_| ());
-    for (kernel, args) in &*LAUNCHES {
+    for (kernel, args) in launches() {
         let mut args = args.clone();
         for axis in 0..3 {
             args.grid = Grid([1, 1, 1]);
@@ -236,7 +242,7 @@ fn an_empty_grid_is_a_no_op() {
 fn a_misaligned_offset_is_refused() {
     let mock = Mock::new(|_| ());
     let any = Mock::new(|caps| caps.limits.binding_offset_alignment = 1);
-    for (kernel, args) in &*LAUNCHES {
+    for (kernel, args) in launches() {
         for (i, binding) in kernel.layout.bindings.iter().enumerate() {
             let mut off = args.clone();
             off.bindings[i].offset_bytes += u64::from(ALIGNMENT / 2);
@@ -257,7 +263,7 @@ fn a_misaligned_offset_is_refused() {
 fn a_written_range_overlaps_nothing() {
     let mock = Mock::new(|caps| caps.limits.binding_offset_alignment = 1);
     let (mut refused, mut shared) = (0, 0);
-    for (kernel, args) in &*LAUNCHES {
+    for (kernel, args) in launches() {
         let bindings = &kernel.layout.bindings;
         for (i, j) in (0..bindings.len()).flat_map(|i| (i + 1..bindings.len()).map(move |j| (i, j))) {
             let first = args.bindings[i];
@@ -309,7 +315,7 @@ fn over_limit(kernel: &StagedKernel, what: &'static str, needed: u64) -> Result<
 fn a_kernel_over_a_limit_is_refused_by_name() {
     for (what, needs, allow) in LIMITS {
         let mut refused = 0;
-        for (kernel, args) in &*LAUNCHES {
+        for (kernel, args) in launches() {
             let needed = needs(&kernel.layout);
             Mock::new(|caps| allow(&mut caps.limits, needed)).launch(kernel, args).unwrap();
             if needed > 0 {
@@ -318,14 +324,14 @@ fn a_kernel_over_a_limit_is_refused_by_name() {
                 refused += 1;
             }
         }
-        println!("{what}: {refused} of {} refused one below", LAUNCHES.len());
+        println!("{what}: {refused} of {} refused one below", launches().len());
         assert!(refused > 0, "{what}");
     }
 }
 
 #[test]
 fn a_launch_over_a_limit_is_refused_by_name() {
-    for (kernel, args) in &*LAUNCHES {
+    for (kernel, args) in launches() {
         for (axis, what) in
             ["workgroups along x", "workgroups along y", "workgroups along z"].into_iter().enumerate()
         {
@@ -343,7 +349,7 @@ fn a_launch_over_a_limit_is_refused_by_name() {
 
 #[test]
 fn a_subgroup_size_that_the_device_lacks_is_refused() {
-    for (kernel, args) in &*LAUNCHES {
+    for (kernel, args) in launches() {
         let mut asking = kernel.clone();
         asking.layout.subgroup_size = Some(kernel.layout.subgroup_size.unwrap_or(32));
         let needed = asking.layout.subgroup_size.unwrap();
@@ -361,7 +367,7 @@ fn a_subgroup_size_that_the_device_lacks_is_refused() {
 #[test]
 fn windows_begin_at_any_64_bit_byte() {
     let mock = Mock::new(|_| ());
-    for (kernel, args) in &*LAUNCHES {
+    for (kernel, args) in launches() {
         let mut far = args.clone();
         for (i, range) in (1u64..).zip(&mut far.bindings) {
             // Beyond what 32 bits count, all in one buffer, one behind the other.

@@ -7,6 +7,7 @@ use kiln_abi::{
     BufferRange, Device, DeviceError, Dispatch, Grid, Kernel, LaunchError, StagedKernel,
     spirv::{MemoryOperands, Op, OpResult, StorageClass},
 };
+use kiln_conformance::assert_layouts;
 use kiln_kernels::{
     Registry,
     conformance::{Case, Failure, check},
@@ -113,6 +114,7 @@ const NO_TRAP: [(&str, &str); 1] = [("attention_tile", "a bound widened")];
 fn every_kind_of_mistake_traps_in_every_kernel() {
     let interp = Interpreter::new(InterpOptions { subgroup_size: 8, ..Default::default() });
     let (registry, mut kernels) = (Registry::builtin(), BTreeSet::new());
+    assert_layouts(registry.formats());
     for variant in registry.variants() {
         // One variant stands for a kernel.
         let name = kernel_of(&variant.name).to_owned();
@@ -202,6 +204,7 @@ fn what_computes_something_else_is_seen_in_every_kernel() {
     let options = InterpOptions { subgroup_size: 8, fuel: 20_000_000, ..Default::default() };
     let interp = Interpreter::new(options);
     let (registry, mut kernels) = (Registry::builtin(), BTreeSet::new());
+    assert_layouts(registry.formats());
     let mut kinds = BTreeSet::new();
     for variant in registry.variants() {
         let name = kernel_of(&variant.name).to_owned();
@@ -297,6 +300,7 @@ fn changed_words_of_every_kernel_neither_panic_nor_hang() {
     let rounds = if std::env::var_os("KILN_LONG").is_some() { 5000 } else { 20 };
     let interp = Interpreter::new(InterpOptions { subgroup_size: 8, fuel: 200_000, ..Default::default() });
     let (registry, mut kernels) = (Registry::builtin(), BTreeSet::new());
+    assert_layouts(registry.formats());
     let (mut state, mut refused, mut ran) = (0x9e37_79b9_7f4a_7c15u64, 0, 0);
     let mut below = |n: usize| {
         state ^= state << 13;

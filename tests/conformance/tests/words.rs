@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use kiln_abi::{Dispatch, Grid, StagedKernel, spirv::Capability};
+use kiln_conformance::assert_layouts;
 use kiln_golden::{fixtures, spirv_val};
 use kiln_kernels::{Registry, Variant, conformance::check};
 use kiln_spirv_emit::{census::capabilities_from_words, strip::without_decode_vector};
@@ -15,6 +16,12 @@ static STAGED: LazyLock<Vec<StagedKernel>> = LazyLock::new(|| {
     let variants: Vec<Variant> = Registry::builtin().variants().cloned().collect();
     spread(&variants, &|variant: &Variant| variant.stage().unwrap())
 });
+
+fn staged() -> &'static [StagedKernel] {
+    // Outside the lock of what needs it, so that every test says it.
+    assert_layouts(Registry::builtin().formats());
+    &STAGED
+}
 
 /// `f` of every item, in their order; neighbors go to different threads.
 fn spread<T: Sync, R: Send>(items: &[T], f: &(impl Fn(&T) -> R + Sync)) -> Vec<R> {
@@ -31,14 +38,14 @@ fn spread<T: Sync, R: Send>(items: &[T], f: &(impl Fn(&T) -> R + Sync)) -> Vec<R
 
 #[test]
 fn the_outside_validator_accepts_every_variant() {
-    spread(&STAGED, &|staged: &StagedKernel| {
+    spread(staged(), &|staged: &StagedKernel| {
         spirv_val(&staged.words).unwrap_or_else(|e| panic!("{}: {e}", staged.name));
     });
 }
 
 #[test]
 fn declared_capabilities_are_those_the_words_use() {
-    for staged in &*STAGED {
+    for staged in staged() {
         let used: Vec<_> = capabilities_from_words(&staged.words).unwrap().into_iter().collect();
         assert_eq!(staged.layout.capabilities, used, "{}", staged.name);
     }
@@ -47,7 +54,7 @@ fn declared_capabilities_are_those_the_words_use() {
 #[test]
 fn words_are_the_same_from_one_thread_and_from_several() {
     let registry = Registry::builtin();
-    for (variant, staged) in registry.variants().zip(&*STAGED) {
+    for (variant, staged) in registry.variants().zip(staged()) {
         assert!(variant.stage().unwrap() == *staged, "{}", variant.name);
     }
 }
@@ -61,7 +68,7 @@ fn without_fours_a_kernel_computes_the_same() {
     let with = |staged: &StagedKernel| staged.layout.capabilities.contains(&fours);
     let interp = Interpreter::new(InterpOptions { subgroup_size: 32, ..Default::default() });
     let (mut formats, mut kept) = (BTreeSet::new(), 0);
-    for (variant, staged) in registry.variants().zip(&*STAGED) {
+    for (variant, staged) in registry.variants().zip(staged()) {
         let words = without_decode_vector(&staged.words).unwrap();
         if !with(staged) {
             assert!(words == staged.words, "{}", staged.name);
@@ -88,7 +95,7 @@ fn the_interpreter_reads_all_that_is_written() {
     let interp = Interpreter::new(InterpOptions { subgroup_size: 32, ..Default::default() });
     let fixtures = fixtures::compile_all().unwrap();
     let mut read = 0;
-    for kernel in fixtures.iter().chain(&*STAGED) {
+    for kernel in fixtures.iter().chain(staged()) {
         let dispatch = Dispatch { kernel, bindings: &[], push: &[], grid: Grid([0, 1, 1]) };
         interp.run(&dispatch).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
         read += 1;
