@@ -50,3 +50,27 @@ fn read(statistic: &vk::PipelineExecutableStatisticKHR<'_>) -> Option<Statistic>
     };
     Some(Statistic { name, value })
 }
+
+#[cfg(test)]
+mod tests {
+    use vk::{PipelineExecutableStatisticFormatKHR as Format, PipelineExecutableStatisticValueKHR as Value};
+
+    use super::*;
+
+    #[test]
+    fn each_format_is_read_as_what_it_is_and_an_unknown_one_not_at_all() {
+        let of = |format, value| {
+            let statistic = vk::PipelineExecutableStatisticKHR::default().format(format).value(value);
+            read(&statistic.name(c"Register Count").unwrap()).map(|s| (s.name, s.value))
+        };
+        for (format, value, expected) in [
+            (Format::BOOL32, Value { b32: 1 }, 1.0),
+            (Format::INT64, Value { i64: -3 }, -3.0),
+            (Format::UINT64, Value { u64: 1 << 40 }, (1u64 << 40) as f64),
+            (Format::FLOAT64, Value { f64: 0.5 }, 0.5),
+        ] {
+            assert_eq!(of(format, value), Some(("Register Count".to_owned(), expected)));
+        }
+        assert_eq!(of(Format::from_raw(99), Value { u64: 1 }), None);
+    }
+}

@@ -1,4 +1,5 @@
-//! Columns of x that a step has no rows for are not multiplied: a workgroup that owns several asks before the later ones.
+//! What a lane multiplies. Columns of x that a step has no rows for are left out: a workgroup that owns several asks before
+//! the later ones.
 
 use std::{cell::RefCell, ops::Range};
 
@@ -7,6 +8,24 @@ use kiln_dsl::prelude::*;
 /// Columns whose products are added without asking whether the step has rows for them; then as many again each time, for a
 /// driver does not mix the work before a branch with that behind it.
 const FEWEST: u32 = 2;
+
+/// What a lane works on: the first unit of each row of W, or of the first alone where rounds are known, the rows of x, the
+/// units of a row, and its number.
+pub(super) struct Rows {
+    pub(super) starts: Vec<Ex<u32>>,
+    pub(super) x: Vec<Ex<u32>>,
+    pub(super) per_row: Ex<u32>,
+    pub(super) lane: Ex<u32>,
+    /// Rows of the step from the workgroup's first on, where it has several columns.
+    pub(super) left: Option<Ex<u32>>,
+}
+
+impl Read for &Rows {
+    type Out = Self;
+    fn read(&self) -> Self {
+        self
+    }
+}
 
 /// Has `add` add the products of `cols` columns, run after run, as long as so many rows are `left` for them; of all where
 /// that is not known.

@@ -12,7 +12,7 @@ use kiln_dsl::{prelude::*, tensor::AskedTables};
 
 use super::{
     Ends, Form, GemvPush, HELD_ROWS, Tile,
-    columns::rows_left,
+    columns::{Rows, rows_left},
     dot4_operands::{Column, number},
     dot4_products::round_products,
     ends::{LATE, late_first, late_scales, store_block},
@@ -228,17 +228,6 @@ fn fills_early<F: PackedFormat>(t: Tile) -> bool {
     t.walk > 0 && t.rows <= HELD_ROWS && F::PLANES.iter().any(|plane| plane.is_table() && plane.entry > 1)
 }
 
-/// What a lane works on: the first unit of each row of W, or of the first alone where rounds are known, the rows of x, the
-/// units of a row, and its number.
-pub(super) struct Rows {
-    starts: Vec<Ex<u32>>,
-    x: Vec<Ex<u32>>,
-    per_row: Ex<u32>,
-    lane: Ex<u32>,
-    /// Rows of the step from the workgroup's first on, where it has several columns.
-    pub(super) left: Option<Ex<u32>>,
-}
-
 impl Rows {
     /// What a round meets of row `c` of x.
     #[track_caller]
@@ -252,13 +241,6 @@ impl Rows {
     ) -> Column {
         let known = (t.rounds > 0).then_some((t.rounds * t.lanes, round.behind));
         Column::new::<F>(x, self.x[c as usize], (self.per_row, known), round.index, planes)
-    }
-}
-
-impl<'a> Read for &'a Rows {
-    type Out = &'a Rows;
-    fn read(&self) -> &'a Rows {
-        self
     }
 }
 

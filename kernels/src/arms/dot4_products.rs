@@ -4,8 +4,8 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Tile,
-    columns::in_runs,
-    dot4::{Round, Rows},
+    columns::{Rows, in_runs},
+    dot4::Round,
     dot4_operands::{Column, Weights},
 };
 use crate::activations::{BLOCK, Planes};

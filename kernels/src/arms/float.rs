@@ -10,7 +10,7 @@ use kiln_dsl::prelude::*;
 
 use super::{
     Form, GemvPush, Tile,
-    columns::{in_runs, rows_left},
+    columns::{Rows, in_runs, rows_left},
     own_results, own_rows, own_start, store, tensor_words, tensors, x_row,
 };
 use crate::step::n_rows;
@@ -69,10 +69,11 @@ pub fn gemv<F: TensorFormat>(
     let mut up = [0.0; n_sums];
     let tensors = comptime!(tensors::<F>(w, v, p.units, form, t));
     comptime!(tensors[0].fill_table());
-    let own = comptime!(Own {
+    let own = comptime!(Rows {
         starts: (0..t.rows).map(|a| own_start(row, a, p.m, expert, per_row)).collect(),
         x: (0..t.cols).map(|c| x_row(step_row, r0, c, p, form)).collect(),
         per_row,
+        lane,
         left: (t.cols > 1).then(|| rows_left(n, r0)),
     });
     for s in comptime!(form.stacks()) {
@@ -94,29 +95,13 @@ pub fn gemv<F: TensorFormat>(
     store(&gate, &up, row, row, r0, n, &bias, &y, p, comptime!(t), comptime!(form));
 }
 
-/// What a lane works on: the first unit of each of its rows of W, its rows of x, the units of a row, and the rows of the step
-/// from the workgroup's first on, where it has several columns.
-struct Own {
-    starts: Vec<Ex<u32>>,
-    x: Vec<Ex<u32>>,
-    per_row: Ex<u32>,
-    left: Option<Ex<u32>>,
-}
-
-impl<'a> Read for &'a Own {
-    type Out = &'a Own;
-    fn read(&self) -> &'a Own {
-        self
-    }
-}
-
 /// Adds the products of unit `i` of each row.
 #[track_caller]
 fn unit_products<F: TensorFormat>(
     acc: &PlaceArray<Vec4<f32>, Local>,
     tensor: &Tensor,
     x: &Buf<Vec4<f32>>,
-    own: &Own,
+    own: &Rows,
     i: Ex<u32>,
     t: Tile,
 ) {
