@@ -71,6 +71,8 @@ pub struct DeviceCaps {
     pub kind: DeviceKind,
     /// SPIR-V capabilities whose features are enabled.
     pub capabilities: BTreeSet<Capability>,
+    /// Those that it has beside them, taken away as asked.
+    pub left_out: BTreeSet<Capability>,
     /// The subgroup size a kernel gets when it requires none.
     pub subgroup_size: u32,
     /// The smallest and largest subgroup size a kernel can require.
@@ -82,10 +84,9 @@ pub struct DeviceCaps {
 }
 
 impl DeviceCaps {
-    /// Takes these capabilities away; those of them that were there.
-    pub fn leave_out(&mut self, capabilities: &BTreeSet<Capability>) -> BTreeSet<Capability> {
-        let found = self.capabilities.intersection(capabilities).copied().collect();
+    /// Takes away those of these capabilities that are there.
+    pub fn leave_out(&mut self, capabilities: &BTreeSet<Capability>) {
+        self.left_out.extend(self.capabilities.intersection(capabilities));
         self.capabilities.retain(|capability| !capabilities.contains(capability));
-        found
     }
 }

@@ -69,6 +69,16 @@ pub enum LaunchError {
         /// The device.
         device: String,
     },
+    /// A capability the kernel needs, and the device has, that is left out as asked.
+    #[error("{kernel} needs {capability:?}, which {device} has and was asked to do without")]
+    LeftOut {
+        /// The kernel.
+        kernel: String,
+        /// The capability.
+        capability: Capability,
+        /// The device.
+        device: String,
+    },
     /// A cooperative multiplication that the device does not have.
     #[error("{kernel} multiplies {product}, which {device} does not; it has {has}")]
     MissingProduct {
@@ -205,7 +215,11 @@ pub fn check_caps(caps: &DeviceCaps, kernel: &StagedKernel) -> Result<(), Launch
     let layout = &kernel.layout;
     let name = || kernel.name.clone();
     if let Some(&capability) = layout.capabilities.iter().find(|c| !caps.capabilities.contains(c)) {
-        return Err(LaunchError::MissingCapability { kernel: name(), capability, device: caps.name.clone() });
+        let (kernel, device) = (name(), caps.name.clone());
+        return Err(match caps.left_out.contains(&capability) {
+            true => LaunchError::LeftOut { kernel, capability, device },
+            false => LaunchError::MissingCapability { kernel, capability, device },
+        });
     }
     let missing = layout.products.iter().find(|p| !caps.matrix.multiplies(p, layout.invocations()));
     if let Some(&product) = missing {

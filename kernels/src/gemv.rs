@@ -88,8 +88,17 @@ pub struct Choice {
     pub arm: Arm,
     /// Its tile.
     pub tile: Tile,
+    /// Why that arm, for people.
+    pub why: &'static str,
+    /// And how it multiplies.
+    pub how: String,
+}
+
+impl Choice {
     /// A sentence for people.
-    pub reason: String,
+    pub fn reason(&self) -> String {
+        format!("{}; {}", self.why, self.how)
+    }
 }
 
 /// What a choice depends on beside the device.

@@ -60,6 +60,7 @@ fn probe(instance: &Instance, physical: vk::PhysicalDevice, index: usize) -> Pro
             driver: details.driver.clone(),
             kind,
             capabilities: features.capabilities(details.subgroup_operations),
+            left_out: BTreeSet::new(),
             subgroup_size: details.subgroup_size,
             subgroup_sizes: details.subgroup_sizes,
             matrix: features.matrix.caps(instance, physical, (details.driver_id, required)),
@@ -88,7 +89,6 @@ fn probe(instance: &Instance, physical: vk::PhysicalDevice, index: usize) -> Pro
             nv2: modern && has(NV2),
         },
         left_off,
-        left_out: BTreeSet::new(),
         unusable: reasons(base.api_version, &features, queue.is_some()),
     };
     Probe { physical, features, queue_family: queue.map(|(family, _)| family), memory_budget, info }

@@ -70,6 +70,7 @@ mod tests {
                 driver: "test".into(),
                 kind,
                 capabilities: BTreeSet::new(),
+                left_out: BTreeSet::new(),
                 subgroup_size: 32,
                 subgroup_sizes: (32, 32),
                 matrix: MatrixCaps::default(),
@@ -99,7 +100,6 @@ mod tests {
             dot4_accelerated: false,
             cooperative: Cooperative::default(),
             left_off: Vec::new(),
-            left_out: Default::default(),
             unusable: unusable.iter().map(|r| r.to_string()).collect(),
         }
     }

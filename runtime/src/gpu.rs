@@ -62,7 +62,7 @@ impl Gpu {
         let mut probes = caps::probe_all(&instance)?;
         let infos: Vec<_> = probes.iter().map(|probe| probe.info.clone()).collect();
         let mut probe = probes.swap_remove(choose::choose(&infos, options.device.as_deref())?);
-        probe.info.left_out = probe.info.caps.leave_out(&options.without);
+        probe.info.caps.leave_out(&options.without);
         let unusable = |reasons: &str| RuntimeError::Unusable {
             device: probe.info.caps.name.clone(),
             reasons: reasons.into(),

@@ -1,9 +1,9 @@
 //! What is known of a device: its caps and everything else that a listing prints or a plan asks for.
 
-use std::{collections::BTreeSet, fmt};
+use std::fmt;
 
 use ash::vk;
-use kiln_abi::{DeviceCaps, DeviceKind, spirv::Capability};
+use kiln_abi::{DeviceCaps, DeviceKind};
 
 use crate::{TimestampClock, room::Room};
 
@@ -100,8 +100,6 @@ pub struct DeviceInfo {
     pub cooperative: Cooperative,
     /// What the device has and Kiln leaves off for the sake of the validation layer, a sentence each.
     pub left_off: Vec<String>,
-    /// Capabilities that the device has and its caller does without, none before it is opened.
-    pub left_out: BTreeSet<Capability>,
     /// Why Kiln cannot use the device; empty when it can.
     pub unusable: Vec<String>,
 }

@@ -1,7 +1,7 @@
 //! The interpreter as a device: buffers, limits, and a dispatch from its checks to its counters.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -63,6 +63,7 @@ impl Interpreter {
             driver: format!("kiln-spirv-interp {}, schedule {}", env!("CARGO_PKG_VERSION"), options.seed),
             kind: DeviceKind::Cpu,
             capabilities: Capability::ALL.iter().copied().collect(),
+            left_out: BTreeSet::new(),
             subgroup_size: options.subgroup_size,
             subgroup_sizes: (SUBGROUP_SIZES[0], SUBGROUP_SIZES[SUBGROUP_SIZES.len() - 1]),
             // Other sizes stand for the devices that keep the order to themselves.

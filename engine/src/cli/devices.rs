@@ -91,6 +91,7 @@ impl Fitness {
 fn lack(refusal: &LaunchError) -> String {
     match refusal {
         LaunchError::MissingCapability { capability, .. } => format!("no {}", capability.name()),
+        LaunchError::LeftOut { capability, .. } => format!("{} left out as asked", capability.name()),
         LaunchError::MissingFragments { .. } => "no fragments of f16 products".to_owned(),
         LaunchError::OverLimit { what, needed, allowed, .. } => format!("{allowed} {what}, {needed} needed"),
         LaunchError::SubgroupSize { needed, lowest, highest, .. } => {

@@ -433,7 +433,7 @@ impl Plan {
         Ok(Self {
             device: target.line(),
             unused: target.unused.clone(),
-            left_out: target.left_out.clone(),
+            left_out: target.caps.left_out.clone(),
             room: target.room,
             kernels,
             context_reason,

@@ -17,8 +17,6 @@ pub struct Target {
     pub room: Room,
     /// Capabilities that the description names and Kiln has no use for.
     pub unused: Vec<String>,
-    /// Capabilities that it has and that are left out as asked.
-    pub left_out: BTreeSet<Capability>,
 }
 
 /// Why a caps file says nothing.
@@ -30,12 +28,12 @@ impl Target {
     /// An open device and its room as it is now.
     pub fn of(gpu: &Gpu) -> Self {
         let (info, room) = (gpu.info(), gpu.room());
-        Self { caps: info.caps.clone(), room, unused: Vec::new(), left_out: info.left_out.clone() }
+        Self { caps: info.caps.clone(), room, unused: Vec::new() }
     }
 
     /// The same without some of what it has.
     pub fn without(mut self, capabilities: &BTreeSet<Capability>) -> Self {
-        self.left_out.append(&mut self.caps.leave_out(capabilities));
+        self.caps.leave_out(capabilities);
         self
     }
 
@@ -52,13 +50,14 @@ impl Target {
             driver: file.driver,
             kind: file.kind,
             capabilities: file.capabilities.iter().filter_map(|name| known(name)).collect(),
+            left_out: BTreeSet::new(),
             subgroup_size: file.subgroup_size,
             subgroup_sizes: file.subgroup_sizes,
             matrix: file.matrix,
             limits: file.limits,
         };
         let unused = file.capabilities.into_iter().filter(|name| known(name).is_none()).collect();
-        Ok(Self { caps, room: Room::of_heaps(&heaps, None), unused, left_out: BTreeSet::new() })
+        Ok(Self { caps, room: Room::of_heaps(&heaps, None), unused })
     }
 
     /// A device of this machine as a caps file.

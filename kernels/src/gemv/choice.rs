@@ -150,7 +150,7 @@ impl Traits {
 /// change it.
 pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
     let has_dot = caps.capabilities.contains(&Capability::DotProductInput4x8BitPacked);
-    let (arm, reason) = match (format.packed, has_dot) {
+    let (arm, why) = match (format.packed, has_dot) {
         _ if shape.exact == Exact::Float => (Arm::Float, "float is asked for"),
         (true, true) if shape.exact == Exact::One => {
             (Arm::Dot4(Planes::One), "packed weights, the class int8, a device with an integer dot product")
@@ -184,11 +184,10 @@ pub fn choose(format: Traits, shape: Shape, caps: &DeviceCaps) -> Choice {
     }
     let fold = subgroup.map_or("workgroup memory", |_| "shuffles");
     let Tile { lanes, rows, local, .. } = tile;
-    let reason = format!(
-        "{reason}; {per_row} units a row for {lanes} lanes of {local}, {rows} rows each; {cols} rows of x at once; \
-         folds by {fold}"
+    let how = format!(
+        "{per_row} units a row for {lanes} lanes of {local}, {rows} rows each; {cols} rows of x at once; folds by {fold}"
     );
-    Choice { arm, tile, reason }
+    Choice { arm, tile, why, how }
 }
 
 /// Invocations of a workgroup that leaves blocks alone, at most: what 1024 lose where many of them follow each other is

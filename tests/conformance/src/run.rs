@@ -151,6 +151,7 @@ fn is_lack(kernel: &StagedKernel, refusal: &LaunchError) -> bool {
     let of_matrices = !kernel.layout.products.is_empty();
     match refusal {
         LaunchError::MissingCapability { .. }
+        | LaunchError::LeftOut { .. }
         | LaunchError::MissingProduct { .. }
         | LaunchError::MissingFragments { .. }
         | LaunchError::SubgroupSize { .. } => true,

@@ -35,6 +35,7 @@ impl Mock {
             driver: "none".to_owned(),
             kind: DeviceKind::Other,
             capabilities: Capability::ALL.iter().copied().collect(),
+            left_out: BTreeSet::new(),
             subgroup_size: 32,
             subgroup_sizes: (1, 128),
             matrix: MatrixCaps { fragments: true, ..MatrixCaps::every() },
@@ -160,6 +161,7 @@ fn a_device_without_a_capability_refuses_exactly_the_kernels_that_declare_it() {
     let mut counts = BTreeMap::new();
     for &lacking in Capability::ALL {
         let mock = Mock::new(|caps| assert!(caps.capabilities.remove(&lacking)));
+        let asked = Mock::new(|caps| caps.leave_out(&BTreeSet::from([lacking])));
         for ((kernel, _), declared) in launches.iter().zip(&declared) {
             let needs = declared.contains(&lacking.number());
             let expected = match needs {
@@ -171,6 +173,10 @@ fn a_device_without_a_capability_refuses_exactly_the_kernels_that_declare_it() {
                 }),
             };
             assert_eq!(check_device(&mock, kernel), expected, "without {}", lacking.name());
+            let (name, device) = (kernel.name.clone(), NAME.to_owned());
+            let left_out = LaunchError::LeftOut { kernel: name, capability: lacking, device };
+            let expected = if needs { Err(left_out) } else { Ok(()) };
+            assert_eq!(check_device(&asked, kernel), expected, "left out: {}", lacking.name());
             *counts.entry(lacking.name()).or_insert(0) += usize::from(needs);
         }
     }

@@ -109,6 +109,7 @@ fn device() -> DeviceCaps {
         driver: String::new(),
         kind: DeviceKind::Discrete,
         capabilities: Capability::ALL.iter().copied().collect(),
+        left_out: Default::default(),
         subgroup_size: 32,
         subgroup_sizes: (32, 32),
         matrix: MatrixCaps::default(),

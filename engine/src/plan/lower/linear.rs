@@ -69,7 +69,7 @@ impl Planner<'_> {
             let p = GemvPush { rows, m, k, units, first, stride, used: 1, sharing: 1, eps };
             let (w, bias) = (self.range(buffer), fused.map(|bias| self.range(bias)));
             let o = GemvOperands { w, v: None, x, step: block, ids: None, bias, late, y, sum: None };
-            step.launch_because(&spec.name, launch(o, p, choice.tile, form), choice.reason);
+            step.launch_because(&spec.name, launch(o, p, choice.tile, form), choice.reason());
         }
         if let Some(bias) = bias.filter(|_| fused.is_none()) {
             let b = self.floats(bias);
@@ -125,9 +125,9 @@ impl Planner<'_> {
             if choice.arm == Arm::Dot4(Planes::One) {
                 return Ok(None);
             }
-            reasons.insert(choice.reason.split(';').next().unwrap_or_default().to_owned());
+            reasons.insert(choice.why);
         }
-        let reasons: Vec<String> = reasons.into_iter().collect();
+        let reasons: Vec<&str> = reasons.into_iter().collect();
         Ok(Some(format!("activations of 8 bits, for every product: {}", reasons.join(", "))))
     }
 

@@ -294,7 +294,7 @@ impl Planner<'_> {
         } else {
             ""
         };
-        let reason = format!("{}; {}{left}", Run::Gated.reason(), choice.reason);
+        let reason = format!("{}; {}{left}", Run::Gated.reason(), choice.reason());
         step.launch_because(&spec.name, launch(o, p, tile, form), reason);
         Ok(())
     }
@@ -337,7 +337,7 @@ impl Planner<'_> {
             y: self.range(y),
             sum: Some(SumOperands { residual, gain, packed, squares }),
         };
-        let reason = format!("{}; {}", Run::Sum.reason(), choice.reason);
+        let reason = format!("{}; {}", Run::Sum.reason(), choice.reason());
         step.launch_because(&spec.name, (format.gemv.launch(choice.arm))(o, p, tile, form), reason);
         Ok(())
     }

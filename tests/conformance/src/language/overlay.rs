@@ -155,6 +155,7 @@ pub fn tiles(device: &dyn Device) -> Result<bool, String> {
     match check_device(device, &staged) {
         Err(
             LaunchError::MissingCapability { .. }
+            | LaunchError::LeftOut { .. }
             | LaunchError::MissingProduct { .. }
             | LaunchError::SubgroupSize { .. },
         ) => return Ok(false),
