@@ -102,6 +102,24 @@ fn every_device_and_shape_has_its_arm_and_tile() {
 
 /// As the records 2026-11-29-h200-gemv-tiles and -gemv-ahead measured it.
 #[test]
+fn lanes_own_fewer_rows_of_whole_words_where_rows_of_x_are_several() {
+    let desktop = device("subgroups of 32", (32, 32), true);
+    let rows = |first, rows| {
+        let traits = Traits {
+            unit: 4,
+            packed: false,
+            first: Plane::unit(first),
+            planes: 1,
+            table: 0,
+            others: 0,
+            entry: 1,
+        };
+        choose(traits, shape(rows, 4096), &desktop).tile.rows
+    };
+    assert_eq!([rows(16, 1), rows(16, 8), rows(8, 1), rows(8, 8)], [4, 2, 4, 4]);
+}
+
+#[test]
 fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     let caps = device("any", (32, 32), true);
     let phone = DeviceCaps { limits: Limits { max_workgroup_bytes: 16384, ..caps.limits }, ..caps.clone() };

@@ -106,6 +106,11 @@ impl Traits {
         self.table == 0 && self.first.units == 1 && self.first.bytes <= THIN
     }
 
+    /// Whether elements are words: those of a few rows are as many as a lane has room for.
+    fn is_whole(self) -> bool {
+        self.first.units == 1 && self.first.bytes == 4 * self.unit
+    }
+
     /// Whether its first table is small.
     fn is_small(self) -> bool {
         (1..=SMALL).contains(&self.table)
@@ -411,7 +416,7 @@ fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u3
     let rows = match (bytes && !table, cols) {
         (true, 1) => ROWS_OF_BYTES.0,
         (true, _) if lanes == 64 && format.first.bytes <= NARROW => ROWS_OF_BYTES.1,
-        (_, COLS) if lanes == LANES[3] => FEW_ROWS,
+        (_, COLS) if lanes == LANES[3] || format.is_whole() => FEW_ROWS,
         _ => ROWS,
     };
     let two = cols == 1 && arm == Arm::Dot4(Planes::Two);
