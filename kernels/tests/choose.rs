@@ -102,21 +102,19 @@ fn every_device_and_shape_has_its_arm_and_tile() {
 
 /// As the records 2026-11-29-h200-gemv-tiles and -gemv-ahead measured it.
 #[test]
-fn lanes_own_fewer_rows_of_whole_words_where_rows_of_x_are_several() {
+fn plain_weights_of_several_rows_of_x_are_asked_for_ahead_by_lanes_of_fewer_rows_where_they_are_words() {
     let desktop = device("subgroups of 32", (32, 32), true);
-    let rows = |first, rows| {
-        let traits = Traits {
-            unit: 4,
-            packed: false,
-            first: Plane::unit(first),
-            planes: 1,
-            table: 0,
-            others: 0,
-            entry: 1,
-        };
-        choose(traits, shape(rows, 4096), &desktop).tile.rows
+    let found = |first, packed, rows| {
+        let first = Plane::unit(first);
+        let traits = Traits { unit: 4, packed, first, planes: 1, table: 0, others: 0, entry: 1 };
+        let shape = Shape { exact: Exact::Float, ..shape(rows, 4096) };
+        let tile = choose(traits, shape, &desktop).tile;
+        (tile.rows, tile.ahead)
     };
-    assert_eq!([rows(16, 1), rows(16, 8), rows(8, 1), rows(8, 8)], [4, 2, 4, 4]);
+    let (words, halves, packed) = ((16, false), (8, false), (8, true));
+    let of = |(first, packed), rows| found(first, packed, rows);
+    assert_eq!([of(words, 1), of(halves, 1), of(packed, 1)], [(4, 0); 3]);
+    assert_eq!([of(words, 8), of(halves, 8), of(packed, 8)], [(2, 1), (4, 1), (4, 0)]);
 }
 
 #[test]

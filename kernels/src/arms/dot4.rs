@@ -16,7 +16,9 @@ use super::{
     dot4_operands::{Column, number},
     dot4_products::round_products,
     ends::{LATE, late_first, late_scales, store_block},
-    first_row, own_results, own_rows, own_start, store, tensor_words, tensors, x_row,
+    first_row,
+    kept::{Words, arrived, asked, keep, words_of},
+    own_results, own_rows, own_start, store, tensor_words, tensors, x_row,
 };
 use crate::{
     activations::{BLOCK, FIELDS, Planes},
@@ -115,17 +117,17 @@ pub fn gemv_dot4<F: PackedFormat>(
         if comptime!(t.rounds > 0) {
             comptime!(in_steps::<F>(&sums, tensor, &x, &rows, planes, t));
         } else {
-            let asked = comptime!((s == 0).then(|| tensor.ask_table()));
+            let table = comptime!((s == 0).then(|| tensor.ask_table()));
             for q in comptime!(0..t.ahead) {
-                let round = comptime!(Round::new(tensor, &rows, number(q * t.lanes)));
-                keep(&kept, &round, comptime!(q));
+                let words = comptime!(Round::new(tensor, &rows, number(q * t.lanes)).words());
+                keep(&kept, &words, comptime!(q));
             }
             // The first rounds are on their way while a table is filled: a driver moves no load behind the subgroup's
             // barrier, where nobody needs to wait.
-            if comptime!(t.ahead > 0 && asked.is_some() && tensor.has_tables()) {
+            if comptime!(t.ahead > 0 && table.is_some() && tensor.has_tables()) {
                 subgroup_barrier();
             }
-            comptime!(fill_tables(tensor, asked));
+            comptime!(fill_tables(tensor, table));
             for first in (0..per_row).step_by(t.lanes) {
                 // Everything that a later round reads is asked for before anything of this one is used.
                 let round = comptime!(Round::kept(tensor, &rows, first, words_of(&kept, n_words), t));
@@ -138,7 +140,8 @@ pub fn gemv_dot4<F: PackedFormat>(
                     move_up(&kept, comptime!(q), comptime!(t.words::<F>()));
                 }
                 if comptime!(t.ahead > 0) {
-                    keep(&kept, &next, comptime!(t.ahead - 1));
+                    let words = comptime!(next.words());
+                    keep(&kept, &words, comptime!(t.ahead - 1));
                 }
             }
         }
@@ -260,8 +263,7 @@ impl Round {
     #[track_caller]
     fn new(w: &Tensor, own: &Rows, first: Ex<u32>) -> Self {
         let (index, counts) = own_index(first, own.lane, own.per_row);
-        let unit = |start: &Ex<u32>| w.unit_of_row(*start, index).load();
-        let units = own.starts.iter().map(unit).collect();
+        let units = asked(w, &own.starts, index);
         Round { index, behind: 0, first_row: 0, counts: Some(counts), units }
     }
 
@@ -283,39 +285,13 @@ impl Round {
     #[track_caller]
     fn kept(w: &Tensor, own: &Rows, first: Ex<u32>, words: Vec<Ex<u32>>, t: Tile) -> Self {
         let (index, counts) = own_index(first, own.lane, own.per_row);
-        let mut words = words.into_iter();
-        let each = words.len() / (t.rows * t.ahead.max(1)) as usize;
-        let unit = |start: &Ex<u32>| {
-            w.unit_of_row(*start, index).with_loaded(words.by_ref().take(each).collect::<Vec<_>>())
-        };
-        let units = own.starts.iter().map(unit).collect();
+        let n = words.len() / t.ahead.max(1) as usize;
+        let units = arrived(w, &own.starts, index, &words[..n], 0..own.starts.len());
         Round { index, behind: 0, first_row: 0, counts: Some(counts), units }
     }
 
-    fn words(&self) -> Vec<Ex<u32>> {
-        self.units.iter().flat_map(Unit::loaded).collect()
-    }
-}
-
-/// The words that are kept, as they are now.
-#[track_caller]
-fn words_of(kept: &PlaceArray<u32, Local>, n: u32) -> Vec<Ex<u32>> {
-    (0..n).map(|i| word_of(kept, i)).collect()
-}
-
-#[device]
-fn word_of(kept: &PlaceArray<u32, Local>, #[comptime] i: u32) -> u32 {
-    kept[i]
-}
-
-/// Keeps the words of a round in the place of the `q`-th round ahead.
-#[device]
-fn keep(kept: &PlaceArray<u32, Local>, round: &Round, #[comptime] q: u32) {
-    let words = comptime!(round.words());
-    let n = comptime!(words.len() as u32);
-    for i in comptime!(0..n) {
-        let word = comptime!(words[i as usize]);
-        kept[q * n + i] = word;
+    fn words(&self) -> Words {
+        Words::of(&self.units)
     }
 }
 

@@ -6,11 +6,14 @@
 //! Numerics: weights decoded to f32, one fma per product into four running sums per lane. The order of the sum
 //! depends on (k, lanes) alone: every subgroup size, `rows` and `cols` give the same bits.
 
+use std::ops::Range;
+
 use kiln_dsl::prelude::*;
 
 use super::{
     Form, GemvPush, Tile,
     columns::{Rows, in_runs, rows_left},
+    kept::{Words, arrived, asked, keep, words_of},
     own_results, own_rows, own_start, store, tensor_words, tensors, x_row,
 };
 use crate::step::n_rows;
@@ -79,8 +82,26 @@ pub fn gemv<F: TensorFormat>(
     for s in comptime!(form.stacks()) {
         let tensor = comptime!(&tensors[s as usize]);
         let mut acc = [splat::<Vec4<f32>>(0.0); n_sums];
-        for i in (lane..per_row).step_by(t.lanes) {
-            comptime!(unit_products::<F>(&acc, tensor, &x, &own, i, t));
+        if comptime!(t.ahead > 0) {
+            let n_words = comptime!(t.words::<F>());
+            let mut kept = [0u32; n_words];
+            let first = min(lane, per_row - 1);
+            let words = comptime!(Words::of(&asked(tensor, &own.starts, first)));
+            keep(&kept, &words, comptime!(0));
+            for i in (lane..per_row).step_by(t.lanes) {
+                let came = comptime!(words_of(&kept, n_words));
+                // On its way while this one is multiplied; behind the last, the last of the row again.
+                let next = min(i + t.lanes, per_row - 1);
+                let words = comptime!(Words::of(&asked(tensor, &own.starts, next)));
+                let of = comptime!(|rows| arrived(tensor, &own.starts, i, &came, rows));
+                comptime!(unit_products::<F>(&acc, &of, &x, &own, i, t));
+                keep(&kept, &words, comptime!(0));
+            }
+        } else {
+            for i in (lane..per_row).step_by(t.lanes) {
+                let of = comptime!(|rows: Range<usize>| asked(tensor, &own.starts[rows], i));
+                comptime!(unit_products::<F>(&acc, &of, &x, &own, i, t));
+            }
         }
         for j in comptime!(0..n_sums) {
             let own = acc[j];
@@ -95,11 +116,11 @@ pub fn gemv<F: TensorFormat>(
     store(&gate, &up, row, row, r0, n, &bias, &y, p, comptime!(t), comptime!(form));
 }
 
-/// Adds the products of unit `i` of each row.
+/// Adds the products of unit `i` of each row; `units_of` gives those of some rows.
 #[track_caller]
 fn unit_products<F: TensorFormat>(
     acc: &PlaceArray<Vec4<f32>, Local>,
-    tensor: &Tensor,
+    units_of: &dyn Fn(Range<usize>) -> Vec<Unit>,
     x: &Buf<Vec4<f32>>,
     own: &Rows,
     i: Ex<u32>,
@@ -110,8 +131,7 @@ fn unit_products<F: TensorFormat>(
     let n_rows = (AT_ONCE / n_fours).clamp(1, t.rows);
     for first_row in (0..t.rows).step_by(n_rows as usize) {
         let rows = first_row..t.rows.min(first_row + n_rows);
-        let unit = |row: u32| tensor.unit_of_row(own.starts[row as usize], i).load();
-        let units: Vec<Unit> = rows.clone().map(unit).collect();
+        let units = units_of(rows.start as usize..rows.end as usize);
         for first in (0..fours).step_by(n_fours as usize) {
             let decoded = |four: u32| units.iter().map(move |u| F::decode4(u, (4 * four).read()));
             let weights: Vec<(u32, Vec<_>)> =

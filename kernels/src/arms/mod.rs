@@ -6,6 +6,7 @@ mod dot4_operands;
 mod dot4_products;
 pub mod ends;
 pub mod float;
+mod kept;
 
 use std::fmt;
 
@@ -36,7 +37,8 @@ pub struct Tile {
     pub rows: u32,
     /// Rows of x at once, a power of two.
     pub cols: u32,
-    /// Rounds whose weights are on their way while another is multiplied; a round is a unit of each row.
+    /// Rounds whose weights are on their way while another is multiplied, on the float arm one at most; a round is a unit of
+    /// each row.
     pub ahead: u32,
     /// Units of a row that each of its lanes takes, where it is known; 0 is any number.
     pub rounds: u32,

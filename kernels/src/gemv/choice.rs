@@ -422,7 +422,9 @@ fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u3
     let two = cols == 1 && arm == Arm::Dot4(Planes::Two);
     let wide = cols == 1 && (table || bytes);
     let thin = two && format.is_thin();
-    let ahead = u32::from(thin || cols == 1 && table && arm != Arm::Float);
+    // Where rows of x are several, what a lane does with them is long enough to wait for numbers that are wide.
+    let plain = cols > 1 && arm == Arm::Float && !format.packed;
+    let ahead = u32::from(thin || plain || cols == 1 && table && arm != Arm::Float);
     let small = has_copies(format, arm, cols);
     let local = match lanes {
         _ if wide => WIDE,
