@@ -66,8 +66,13 @@ impl Record {
     fn add(&self, line: &Value) {
         let Some(file) = self.file.as_ref().and_then(|file| file.lock().ok()) else { return };
         // Where the disk is full, the summary at the end still says it all.
-        let _ = writeln!(&*file, "{line}");
+        let _ = append(&file, line);
     }
+}
+
+/// Adds a line by one write: other tests of the program write to the same file through handles of their own.
+fn append(mut file: &File, line: &Value) -> std::io::Result<()> {
+    file.write_all(format!("{line}\n").as_bytes())
 }
 
 /// Notes in the file that `KILN_RECORD` names what a device made of something that is no variant.
@@ -214,7 +219,11 @@ fn passed(lines: &str) -> HashMap<Key, Summary> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Key, line, passed, sums};
+    use std::{fs::File, thread};
+
+    use serde_json::{Value, json};
+
+    use super::{Key, append, line, passed, sums};
     use kiln_abi::Device as _;
     use kiln_kernels::Registry;
     use kiln_spirv_interp::{InterpOptions, Interpreter};
@@ -248,6 +257,24 @@ mod tests {
         let other_words = Key::new(&device(8), &kernel, true);
         let others = [other_size, other_words, Key { long: false, ..key }];
         assert!(others.iter().all(|other| !known.contains_key(other)));
+    }
+
+    #[test]
+    fn lines_that_tests_write_at_once_stay_whole() {
+        let path = std::env::temp_dir().join(format!("kiln-record-{}", std::process::id()));
+        let line = json!({ "device": "a", "variant": "b", "words": "c", "cases": 4, "failures": ["d", "e"] });
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let file = File::options().create(true).append(true).open(&path).unwrap();
+                    (0..300).for_each(|_| append(&file, &line).unwrap());
+                });
+            }
+        });
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let whole = |text: &&str| serde_json::from_str::<Value>(text).is_ok_and(|found| found == line);
+        assert_eq!(text.lines().filter(whole).count(), 1200);
     }
 
     #[test]
