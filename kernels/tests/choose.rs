@@ -102,19 +102,19 @@ fn every_device_and_shape_has_its_arm_and_tile() {
 
 /// As the records 2026-11-29-h200-gemv-tiles and -gemv-ahead measured it.
 #[test]
-fn plain_weights_of_several_rows_of_x_are_asked_for_ahead_by_lanes_of_fewer_rows_where_they_are_words() {
+fn lanes_of_plain_weights_own_few_rows_and_ask_for_a_round_ahead_where_rows_of_x_are_several() {
     let desktop = device("subgroups of 32", (32, 32), true);
     let found = |first, packed, rows| {
         let first = Plane::unit(first);
         let traits = Traits { unit: 4, packed, first, planes: 1, table: 0, others: 0, entry: 1 };
         let shape = Shape { exact: Exact::Float, ..shape(rows, 4096) };
         let tile = choose(traits, shape, &desktop).tile;
-        (tile.rows, tile.ahead)
+        (tile.rows, tile.ahead, tile.local)
     };
     let (words, halves, packed) = ((16, false), (8, false), (8, true));
     let of = |(first, packed), rows| found(first, packed, rows);
-    assert_eq!([of(words, 1), of(halves, 1), of(packed, 1)], [(4, 0); 3]);
-    assert_eq!([of(words, 8), of(halves, 8), of(packed, 8)], [(2, 1), (4, 1), (4, 0)]);
+    assert_eq!([of(words, 1), of(halves, 1), of(packed, 1)], [(1, 0, 256), (2, 0, 256), (4, 0, 128)]);
+    assert_eq!([of(words, 8), of(halves, 8), of(packed, 8)], [(2, 1, 128), (4, 1, 128), (4, 0, 128)]);
 }
 
 #[test]

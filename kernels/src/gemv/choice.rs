@@ -413,18 +413,22 @@ fn tile_of_row(format: Traits, arm: Arm, (known, cols): (Rounds, u32), subgroup:
 
 fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u32>) -> Tile {
     let (table, bytes) = (format.table > 0, arm == Arm::Dot4(Planes::One));
+    let plain = arm == Arm::Float && !format.packed;
+    // A row of x beside weights of wide numbers: more lane groups of fewer rows have more of these on their way.
+    let lone = plain && cols == 1 && lanes == LANES[0];
     let rows = match (bytes && !table, cols) {
         (true, 1) => ROWS_OF_BYTES.0,
         (true, _) if lanes == 64 && format.first.bytes <= NARROW => ROWS_OF_BYTES.1,
+        (_, 1) if lone && format.is_whole() => 1,
+        (_, 1) if lone => FEW_ROWS,
         (_, COLS) if lanes == LANES[3] || format.is_whole() => FEW_ROWS,
         _ => ROWS,
     };
     let two = cols == 1 && arm == Arm::Dot4(Planes::Two);
-    let wide = cols == 1 && (table || bytes);
+    let wide = cols == 1 && (table || bytes) || lone;
     let thin = two && format.is_thin();
     // Where rows of x are several, what a lane does with them is long enough to wait for numbers that are wide.
-    let plain = cols > 1 && arm == Arm::Float && !format.packed;
-    let ahead = u32::from(thin || plain || cols == 1 && table && arm != Arm::Float);
+    let ahead = u32::from(thin || plain && cols > 1 || cols == 1 && table && arm != Arm::Float);
     let small = has_copies(format, arm, cols);
     let local = match lanes {
         _ if wide => WIDE,
