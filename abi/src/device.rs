@@ -1,5 +1,7 @@
 //! A device as tests, tools and the launcher see it: allocate, write, launch, read.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use thiserror::Error;
 
 use crate::{DeviceCaps, Grid, StagedKernel};
@@ -7,6 +9,15 @@ use crate::{DeviceCaps, Grid, StagedKernel};
 /// A buffer of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BufferId(pub u64);
+
+impl BufferId {
+    /// One that no buffer of any device of this process has had: a device knows its own buffers by them, so that it never
+    /// takes a stale one or another device's for one of these.
+    pub fn unique() -> Self {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        BufferId(MADE.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// A range of a buffer, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

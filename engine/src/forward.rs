@@ -11,7 +11,7 @@ use crate::sample::Sampler;
 pub const PREFILL_WINDOW: usize = 512;
 
 /// One sequence on one backend.
-pub trait Forward {
+pub trait Forward: Send {
     /// Positions fed so far.
     fn n_past(&self) -> usize;
 
@@ -24,7 +24,7 @@ pub trait Forward {
     /// Appends `ids` to the sequence and returns the logits after those in `outputs`, `[n_outputs, n_vocab]`.
     ///
     /// # Errors
-    /// A full context or an id outside the vocabulary; the sequence is then as before.
+    /// A full context, an id outside the vocabulary, or outputs beyond `ids`; the sequence is then as before.
     fn feed(&mut self, ids: &[u32], outputs: Range<usize>) -> Result<Vec<f32>, ForwardError>;
 
     /// Appends `ids` and chooses what follows the last, where the backend can; else its logits.
@@ -143,6 +143,14 @@ pub enum ForwardError {
         /// Positions that it may have.
         n_ctx: usize,
     },
+    /// Logits asked for after ids that are not fed.
+    #[error("outputs {} to {} are asked for, {fed} ids are fed: ask for some among these", outputs.start, outputs.end)]
+    NoSuchOutputs {
+        /// What was asked for.
+        outputs: Range<usize>,
+        /// Ids fed.
+        fed: usize,
+    },
     /// An id that the model has no embedding for.
     #[error("token id {id} is not below the vocabulary's size of {n_vocab}")]
     UnknownId {
@@ -167,6 +175,17 @@ impl ForwardError {
             Some(&id) => Err(Self::UnknownId { id, n_vocab }),
             None => Ok(()),
         }
+    }
+}
+
+/// Whether logits can be had of these of so many ids.
+///
+/// # Errors
+/// [`ForwardError::NoSuchOutputs`]; no outputs can always be had.
+pub(crate) fn check_outputs(outputs: &Range<usize>, fed: usize) -> Result<(), ForwardError> {
+    match outputs.is_empty() || outputs.end <= fed {
+        true => Ok(()),
+        false => Err(ForwardError::NoSuchOutputs { outputs: outputs.clone(), fed }),
     }
 }
 

@@ -19,30 +19,31 @@ use crate::tokenizer::{ControlText, Detokenizer, SpecialText, TokenId, Tokenizer
 
 /// Why there is no text, or no more of it. One line each.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The file.
-    #[error("{0}")]
+    #[error(transparent)]
     File(#[from] GgufError),
     /// What the model needs and we lack.
-    #[error("{0}")]
+    #[error(transparent)]
     Declined(#[from] Declined),
     /// The weights.
-    #[error("{0}")]
+    #[error(transparent)]
     Load(#[from] LoadError),
     /// The device, or what it lacks for the model.
-    #[error("{0}")]
+    #[error(transparent)]
     Device(#[from] DeviceLoadError),
     /// The file's tokenizer.
-    #[error("{0}")]
+    #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
     /// The file's chat template.
-    #[error("{0}")]
+    #[error(transparent)]
     Chat(#[from] ChatError),
     /// Ids that do not fit.
-    #[error("{0}")]
+    #[error(transparent)]
     Forward(#[from] ForwardError),
     /// Logits that no id can be chosen from.
-    #[error("{0}")]
+    #[error(transparent)]
     Sample(#[from] SampleError),
     /// There is nothing to answer.
     #[error("the prompt is empty: there is nothing to continue")]
@@ -137,6 +138,9 @@ pub fn chat_template(gguf: &Gguf) -> Result<ChatTemplate, Error> {
 
 /// The ids of a conversation up to where the answer starts.
 ///
+/// The template makes one text of it, in which the texts of control tokens become those tokens, wherever they came from:
+/// who answers strangers takes such texts out of their messages first.
+///
 /// # Errors
 /// A template that fails on the conversation or refuses it.
 pub fn chat_prompt(
@@ -205,7 +209,7 @@ impl Session {
     /// `progress` counts the prompt's ids; `piece` gets the text as it grows, in whole characters.
     ///
     /// # Errors
-    /// A prompt that is empty or does not fit, broken logits, and those of `piece`.
+    /// A prompt that is empty or does not fit, options without a meaning, broken logits, and those of `piece`.
     pub fn generate(
         &mut self,
         prompt: &[TokenId],
@@ -215,6 +219,7 @@ impl Session {
         progress: Progress,
         mut piece: impl FnMut(&str) -> std::io::Result<()>,
     ) -> Result<Generated, Error> {
+        options.check()?;
         let started = Instant::now();
         let last = prompt.len().checked_sub(1).ok_or(Error::EmptyPrompt)?;
         let known = self.ids.iter().zip(prompt).take_while(|(a, b)| a == b).count().min(last);
@@ -239,7 +244,11 @@ impl Session {
             }
             ids.push(id);
             sampler.accept(id);
-            let new = detokenizer.push(tokenizer, id)?;
+            // A model may have more rows than its tokenizer has tokens: those have no text.
+            let new = match (id as usize) < tokenizer.n_tokens() {
+                true => detokenizer.push(tokenizer, id)?,
+                false => String::new(),
+            };
             piece(&new)?;
             answer += &new;
             if self.forward.n_past() == self.forward.n_ctx() {

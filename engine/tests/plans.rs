@@ -103,6 +103,22 @@ fn the_context_shrinks_to_what_fits_and_says_so() {
 }
 
 #[test]
+fn more_positions_than_can_be_counted_are_as_many_as_fit_and_none_are_refused() {
+    let (shape, h200) = (&SHAPES[0], device("h200"));
+    let most = plan(shape, &h200, ContextWish::AtMost(1 << 24)).unwrap().context.n_ctx;
+    for wish in [u32::MAX as usize, usize::MAX] {
+        let found = plan(shape, &h200, ContextWish::AtMost(wish)).unwrap();
+        assert_eq!(found.context.n_ctx, most);
+        assert!(matches!(found.context_reason, ContextReason::Shortened { wished, .. } if wished == wish));
+        let refused = plan(shape, &h200, ContextWish::Exactly(wish)).unwrap_err();
+        assert!(matches!(refused, PlanError::TooLarge { .. } | PlanError::Binding { .. }), "{refused}");
+    }
+    for none in [ContextWish::Exactly(0), ContextWish::AtMost(0)] {
+        assert_eq!(plan(shape, &h200, none).unwrap_err(), PlanError::Nothing { what: "positions" });
+    }
+}
+
+#[test]
 fn a_plan_that_does_not_fit_says_what_would() {
     let shape = &SHAPES[0];
     let needed = plan(shape, &device("h200"), ContextWish::Exactly(8192)).unwrap().need();
@@ -202,7 +218,13 @@ fn every_refusal_has_a_neighbor_that_is_planned() {
     assert_eq!(on(&|_| ()), None);
     let lacks = on(&|t| t.caps.limits.max_grid = [1; 3]);
     let tight = on(&|t| t.room.bytes = 1 << 20);
-    let refusals = [unknown, ragged, wide, recurrent, capped, endless, long, babel, lacks, tight];
+    let slots = |n_slots| {
+        let options = PlanOptions { n_slots, ..PlanOptions::new(ContextWish::Exactly(512)) };
+        plan_of(&SHAPES[0], &device("h200"), options).err()
+    };
+    let nobody = slots(0);
+    assert_eq!((&nobody, slots(1)), (&Some(PlanError::Nothing { what: "sequences" }), None));
+    let refusals = [nobody, unknown, ragged, wide, recurrent, capped, endless, long, babel, lacks, tight];
     let mut seen = BTreeSet::new();
     for refusal in refusals.into_iter().flatten() {
         // Each is a sentence that names what it is about.

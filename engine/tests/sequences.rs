@@ -8,7 +8,7 @@ mod slots;
 mod tiny;
 
 use kiln_abi::Device as _;
-use kiln_engine::forward::{Choice, ForwardError};
+use kiln_engine::forward::{Backend as _, Choice, ForwardError};
 use kiln_engine::gguf::{Gguf, GgufWriter};
 use kiln_engine::models;
 use kiln_engine::plan::{ContextWish, PlanOptions};
@@ -53,6 +53,26 @@ fn sequences_in_one_command_get_what_each_gets_alone() {
         });
         assert_eq!(control, n * STEPS, "another sequence's logits are other bits");
         slots.iter().for_each(|slot| model.slots().end(*slot));
+    }
+    clean(&gpu);
+}
+
+#[test]
+fn sequences_of_another_model_and_outputs_beyond_the_ids_are_refused() {
+    let Some(gpu) = gpu() else { return };
+    let file = tiny("llama").file();
+    let [a, b] = [0, 1].map(|_| load(&gpu, &file, OPTIONS));
+    let (of_a, of_b) = (a.slots().start(N_CTX).unwrap(), b.slots().start(N_CTX).unwrap());
+    let step = |model: &DeviceModel, slot| {
+        model.slots().step(&[Feed { slot, ids: &[1], want: Want::Nothing }]).map(|_| ())
+    };
+    assert_eq!(step(&b, of_a), Err(ForwardError::UnknownSlot));
+    assert_eq!((step(&a, of_a), step(&b, of_b)), (Ok(()), Ok(())));
+    let mut sequence = a.sequence(N_CTX).unwrap();
+    for outputs in [0..4, 2..usize::MAX, 0..1_000_000] {
+        let refused = sequence.feed(&[1, 2, 3], outputs.clone());
+        assert_eq!(refused, Err(ForwardError::NoSuchOutputs { outputs, fed: 3 }));
+        assert_eq!(sequence.n_past(), 0);
     }
     clean(&gpu);
 }

@@ -9,31 +9,23 @@ use kiln_abi::{BufferId, BufferRange, DeviceError};
 
 use crate::{memory::Allocation, sync::lock};
 
-/// Ids are never used twice, so a stale one is an error and never somebody else's buffer.
+/// Ids are never used twice, so a stale one and another device's are an error and never somebody else's buffer.
 #[derive(Default)]
-pub(crate) struct Buffers(Mutex<Table>);
-
-#[derive(Default)]
-struct Table {
-    last: u64,
-    live: HashMap<BufferId, Arc<Allocation>>,
-}
+pub(crate) struct Buffers(Mutex<HashMap<BufferId, Arc<Allocation>>>);
 
 impl Buffers {
     pub(crate) fn insert(&self, allocation: Allocation) -> BufferId {
-        let mut table = lock(&self.0);
-        table.last += 1;
-        let id = BufferId(table.last);
-        table.live.insert(id, Arc::new(allocation));
+        let id = BufferId::unique();
+        lock(&self.0).insert(id, Arc::new(allocation));
         id
     }
 
     pub(crate) fn remove(&self, id: BufferId) -> Option<Arc<Allocation>> {
-        lock(&self.0).live.remove(&id)
+        lock(&self.0).remove(&id)
     }
 
     pub(crate) fn get(&self, id: BufferId) -> Option<Arc<Allocation>> {
-        lock(&self.0).live.get(&id).cloned()
+        lock(&self.0).get(&id).cloned()
     }
 
     /// The buffer of a range that lies inside it.
@@ -48,7 +40,7 @@ impl Buffers {
 
     /// Number and bytes of the live buffers.
     pub(crate) fn in_use(&self) -> (usize, u64) {
-        let table = lock(&self.0);
-        (table.live.len(), table.live.values().map(|allocation| allocation.bytes).sum())
+        let live = lock(&self.0);
+        (live.len(), live.values().map(|allocation| allocation.bytes).sum())
     }
 }

@@ -1,7 +1,10 @@
 //! The one queue: submits in order, each numbered on a timeline that waits look at.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -13,6 +16,8 @@ use crate::{handle::DeviceHandle, sync::lock};
 /// A submit: done once the queue's timeline has reached its number.
 #[derive(Clone, Debug)]
 pub struct Ticket {
+    /// The queue whose submits are counted.
+    queue: u64,
     value: u64,
     /// The kernels it runs, for errors.
     what: Arc<str>,
@@ -20,6 +25,8 @@ pub struct Ticket {
 
 pub(crate) struct Queue {
     device: Arc<DeviceHandle>,
+    /// No other queue of this process has it.
+    number: u64,
     raw: vk::Queue,
     timeline: vk::Semaphore,
     last: Mutex<Last>,
@@ -47,7 +54,9 @@ impl Queue {
             (device.raw.get_device_queue(device.queue_family, 0), device.raw.create_semaphore(&info, None))
         };
         let timeline = made.map_err(|e| device.error("vkCreateSemaphore", "the queue", e))?;
-        Ok(Self { device, raw, timeline, last: Mutex::default(), timeout, lose_at })
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { device, number, raw, timeline, last: Mutex::default(), timeout, lose_at })
     }
 
     /// Submits a recorded command buffer.
@@ -76,11 +85,12 @@ impl Queue {
         };
         submitted.map_err(|e| self.device.error("vkQueueSubmit2", what, e))?;
         *last = Last { value, what: what.clone() };
-        Ok(Ticket { value, what: what.clone() })
+        Ok(Ticket { queue: self.number, value, what: what.clone() })
     }
 
     pub(crate) fn wait(&self, ticket: &Ticket, timeout: Option<Duration>) -> Result<(), DeviceError> {
         self.device.check()?;
+        self.check(ticket)?;
         let timeout = timeout.unwrap_or(self.timeout);
         let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let (semaphores, values) = ([self.timeline], [ticket.value]);
@@ -97,14 +107,28 @@ impl Queue {
         }
     }
 
+    /// Whether a submit is one of this queue's.
+    fn check(&self, ticket: &Ticket) -> Result<(), DeviceError> {
+        if ticket.queue == self.number {
+            return Ok(());
+        }
+        let reason = "it was submitted to another device: wait for it there".to_owned();
+        Err(DeviceError::Refused { kernel: ticket.what.to_string(), reason })
+    }
+
     /// Waits for everything submitted so far.
     pub(crate) fn drain(&self) -> Result<(), DeviceError> {
         let Last { value, what } = lock(&self.last).clone();
-        if value == 0 { self.device.check() } else { self.wait(&Ticket { value, what }, None) }
+        if value == 0 {
+            self.device.check()
+        } else {
+            self.wait(&Ticket { queue: self.number, value, what }, None)
+        }
     }
 
     pub(crate) fn is_done(&self, ticket: &Ticket) -> Result<bool, DeviceError> {
         self.device.check()?;
+        self.check(ticket)?;
         // SAFETY: the semaphore is this device's timeline.
         let value = unsafe { self.device.raw.get_semaphore_counter_value(self.timeline) };
         let value = value.map_err(|e| self.device.error("vkGetSemaphoreCounterValue", &ticket.what, e))?;

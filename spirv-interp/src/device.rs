@@ -45,7 +45,6 @@ pub struct Interpreter {
 
 #[derive(Debug, Default)]
 struct State {
-    next: u64,
     buffers: BTreeMap<BufferId, Buffer>,
     decoded: HashMap<Words, Result<Arc<Program>, DecodeError>>,
     last: Counters,
@@ -232,8 +231,7 @@ impl Device for Interpreter {
             return Err(DeviceError::OutOfMemory { label: label.to_owned(), bytes, reason });
         }
         let mut state = self.lock();
-        let id = BufferId(state.next);
-        state.next += 1;
+        let id = BufferId::unique();
         state.buffers.insert(id, Buffer::new(bytes as usize));
         Ok(id)
     }

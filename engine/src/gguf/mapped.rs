@@ -37,6 +37,7 @@ impl FileBytes {
         // SAFETY: the mapping is read-only and private to this value. Another process may still change the file
         // under it, which no reader of mapped files can rule out; every later read is bounds-checked and strings
         // are validated again, so changed bytes give wrong values or errors, never an access outside the mapping.
+        // A file that is cut short ends the process, as `Gguf::open` says.
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
         Ok(Self::Mapped(map))
     }

@@ -52,6 +52,9 @@ const DEFAULT_ALIGNMENT: u32 = 32;
 impl Gguf {
     /// Maps the file at `path`; of a split model, the first part, whose siblings are opened too.
     ///
+    /// A file that is cut short while it is open ends the process when what it lost is read: replace one by another of its
+    /// name, never in place.
+    ///
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn open(path: &Path, registry: &Registry) -> Result<Self, GgufError> {

@@ -64,6 +64,12 @@ pub enum PlanError {
         /// Positions planned for.
         n_ctx: usize,
     },
+    /// Nothing to plan for.
+    #[error("a plan for no {what}: ask for one at least")]
+    Nothing {
+        /// Of which there are none.
+        what: &'static str,
+    },
     /// A number that 32-bit indices cannot hold.
     #[error("{what} is {found}, device indices hold at most {}", u32::MAX)]
     TooLarge {

@@ -127,8 +127,8 @@ pub(super) fn fitted(
             return Ok((lowered, if asked { ContextReason::Asked } else { ContextReason::Default }));
         }
         Ok(lowered) => Ok(needs(&lowered)),
-        // Of all refusals only the size of one buffer depends on the context.
-        Err(refusal @ PlanError::Binding { .. }) => Err(refusal),
+        // Of all refusals only the size of one buffer and of the context itself depend on the context.
+        Err(refusal @ (PlanError::Binding { .. } | PlanError::TooLarge { .. })) => Err(refusal),
         Err(refusal) => return Err(refusal),
     };
     match (wish, longest(wished, fits)) {

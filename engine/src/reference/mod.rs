@@ -16,7 +16,7 @@ pub use model::Model;
 pub use threads::Threads;
 pub use weights::{LoadError, Weights};
 
-use crate::forward::{Forward, ForwardError};
+use crate::forward::{Forward, ForwardError, check_outputs};
 use crate::graph::{Graph, LayerState, Op, TensorId, ValueId};
 
 /// Keys and values of one layer, `[n_past, n_head_kv · head_dim]` each.
@@ -99,6 +99,7 @@ impl Forward for Reference {
 
     fn feed(&mut self, ids: &[u32], outputs: Range<usize>) -> Result<Vec<f32>, ForwardError> {
         ForwardError::check(ids, self.n_past, self.n_ctx, self.n_vocab())?;
+        check_outputs(&outputs, ids.len())?;
         if ids.is_empty() {
             return Ok(Vec::new());
         }

@@ -58,6 +58,17 @@ fn reference_steps_equal_one_prompt() {
 }
 
 #[test]
+fn outputs_beyond_the_ids_are_refused_and_feed_nothing() {
+    let mut sequence = reference(8);
+    for outputs in [0..4, 2..usize::MAX, 5..6] {
+        let refused = sequence.feed(&[1, 2, 3], outputs.clone());
+        assert_eq!(refused, Err(ForwardError::NoSuchOutputs { outputs, fed: 3 }));
+        assert_eq!(sequence.n_past(), 0);
+    }
+    assert_eq!(sequence.feed(&[1, 2, 3], 7..7), Ok(Vec::new()));
+}
+
+#[test]
 fn reference_outputs_are_the_rows_asked_for() {
     let all = reference(64).feed(&IDS, 0..7).unwrap();
     assert!(agree(&reference(64).feed(&IDS, 5..7).unwrap(), &all[50..]));

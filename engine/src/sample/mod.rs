@@ -30,9 +30,47 @@ pub struct SampleOptions {
     pub seed: u64,
 }
 
-/// A row that no id can be chosen from.
+impl SampleOptions {
+    /// Whether each number says something.
+    ///
+    /// # Errors
+    /// [`SampleError::Option`], the first that does not.
+    pub fn check(&self) -> Result<(), SampleError> {
+        let Penalties { repeat, frequency, presence } = self.penalties;
+        let checks = [
+            (
+                "temperature",
+                self.temperature,
+                self.temperature >= 0.0 && self.temperature.is_finite(),
+                "0 or more",
+            ),
+            ("top_p", self.top_p, (0.0..=1.0).contains(&self.top_p), "a share from 0 to 1"),
+            ("min_p", self.min_p, (0.0..=1.0).contains(&self.min_p), "a share from 0 to 1"),
+            ("penalties.repeat", repeat, repeat > 0.0 && repeat.is_finite(), "more than 0"),
+            ("penalties.frequency", frequency, frequency.is_finite(), "a finite number"),
+            ("penalties.presence", presence, presence.is_finite(), "a finite number"),
+        ];
+        match checks.into_iter().find(|(_, _, good, _)| !good) {
+            Some((name, value, _, expected)) => Err(SampleError::Option { name, value, expected }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Options without a meaning, or a row that no id can be chosen from.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SampleError {
+    /// A number of [`SampleOptions`] that says nothing.
+    #[error("the sample option {name} is {value}, expected {expected}")]
+    Option {
+        /// The field.
+        name: &'static str,
+        /// What it is.
+        value: f32,
+        /// What it may be.
+        expected: &'static str,
+    },
     /// NaN or +∞ in the row.
     #[error(
         "the logit of token {id} at position {position} is {value}: the model's numbers broke down, no token was chosen"

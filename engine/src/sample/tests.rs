@@ -212,3 +212,30 @@ fn draws_do_not_depend_on_their_order() {
     let elsewhere: Vec<_> = (0..40).map(|at| other.choose(&logits, at)).collect();
     assert_ne!(forward, elsewhere, "another sequence draws otherwise");
 }
+
+#[test]
+fn options_without_a_meaning_are_told_by_name() {
+    let good = options(0.8);
+    assert_eq!(good.check(), Ok(()));
+    let penalties = |repeat, frequency, presence| SampleOptions {
+        penalties: Penalties { repeat, frequency, presence },
+        ..good
+    };
+    let bad = [
+        ("temperature", SampleOptions { temperature: f32::NAN, ..good }),
+        ("temperature", SampleOptions { temperature: -1.0, ..good }),
+        ("top_p", SampleOptions { top_p: f32::NAN, ..good }),
+        ("top_p", SampleOptions { top_p: 1.5, ..good }),
+        ("min_p", SampleOptions { min_p: -0.1, ..good }),
+        ("penalties.repeat", penalties(0.0, 0.0, 0.0)),
+        ("penalties.frequency", penalties(1.0, f32::INFINITY, 0.0)),
+        ("penalties.presence", penalties(1.0, 0.0, f32::NAN)),
+    ];
+    for (expected, options) in bad {
+        let found = options.check();
+        assert!(
+            matches!(found, Err(SampleError::Option { name, .. }) if name == expected),
+            "{expected}: {found:?}"
+        );
+    }
+}

@@ -19,7 +19,7 @@ use self::runner::{Runner, Weights};
 use self::saved::Layout;
 pub use self::shared::{Draw, Feed, Got, RUN_AHEAD, SlotId, Slots, Want};
 use self::slots::Sequences;
-use crate::forward::{Backend, Choice, Forward, ForwardError};
+use crate::forward::{Backend, Choice, Forward, ForwardError, check_outputs};
 use crate::gguf::Gguf;
 use crate::graph::{Graph, TensorId};
 use crate::plan::{
@@ -191,6 +191,7 @@ impl Forward for DeviceSequence {
 
     fn feed(&mut self, ids: &[u32], outputs: Range<usize>) -> Result<Vec<f32>, ForwardError> {
         ForwardError::check(ids, self.n_past, self.n_ctx, self.n_vocab)?;
+        check_outputs(&outputs, ids.len())?;
         let mut logits = Vec::with_capacity(outputs.len() * self.n_vocab);
         let window = if outputs.len() > self.outputs { self.window.min(self.outputs) } else { self.window };
         for (at, ids) in windows(ids, window) {

@@ -1,7 +1,10 @@
 //! What is done to the sequences of a model: fed together, cloned, rewound, saved, put aside.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use kiln_abi::LaunchError;
 use kiln_kernels::{kv_store::PAGE, reference::Penalties, sample::Chain};
@@ -44,7 +47,6 @@ pub(super) struct Sequences {
     pages: Pages,
     layout: Layout,
     sequences: Vec<Option<Sequence>>,
-    n_made: u64,
     n_steps: u64,
     plan: Arc<Plan>,
     n_ctx: usize,
@@ -62,7 +64,6 @@ impl Sequences {
             layout,
             plan: Arc::clone(plan),
             sequences: (0..context.n_slots).map(|_| None).collect(),
-            n_made: 0,
             n_steps: 0,
             n_ctx: context.n_ctx as usize,
             n_vocab: plan.n_vocab as usize,
@@ -90,8 +91,9 @@ impl Sequences {
         let n_slots = self.sequences.len();
         let index =
             self.sequences.iter().position(Option::is_none).ok_or(ForwardError::NoSlot { n_slots })?;
-        let (generation, n_ctx) = (self.n_made, n_ctx.min(self.n_ctx));
-        self.n_made += 1;
+        // No other sequence of this process has it, so that a model never takes another one's for its own.
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let (generation, n_ctx) = (MADE.fetch_add(1, Ordering::Relaxed), n_ctx.min(self.n_ctx));
         self.sequences[index] = Some(Sequence {
             generation,
             n_past: 0,

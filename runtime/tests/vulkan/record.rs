@@ -274,6 +274,21 @@ fn what_does_not_fit_the_kernel_is_refused_and_leaves_the_recording_whole() {
 }
 
 #[test]
+fn buffers_and_submits_of_another_device_are_refused() {
+    let Some((gpu, other)) = open(&options()).zip(open(&options())) else { return };
+    let (own, foreign) = (upload(&gpu, "own", &[0; 4]), upload(&other, "foreign", &[5; 4]));
+    assert_ne!(own, foreign);
+    let mut recorder = gpu.recorder("copy", RecordOptions::default()).unwrap();
+    let error = recorder.copy(words(foreign, 0, 4), words(own, 0, 4)).unwrap_err();
+    assert!(matches!(error, DeviceError::OutOfRange { buffer, .. } if buffer == foreign), "{error}");
+    let ticket = recorder.finish().unwrap().submit().unwrap();
+    for refused in [other.wait(&ticket, None), other.is_done(&ticket).map(|_| ())] {
+        assert!(matches!(refused, Err(DeviceError::Refused { .. })), "{refused:?}");
+    }
+    gpu.wait(&ticket, None).unwrap();
+}
+
+#[test]
 fn a_kernel_of_another_device_is_refused() {
     let (Some(gpu), Some(other)) = (open(&options()), open(&options())) else { return };
     let foreign = other.prepare(&affine()).unwrap();

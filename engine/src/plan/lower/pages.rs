@@ -18,6 +18,9 @@ pub(super) struct LayerPages {
 /// A context of `n_ctx` positions in pages.
 pub(super) fn context(options: PlanOptions, n_ctx: usize) -> Result<Context, PlanError> {
     let PlanOptions { n_slots, n_pages, kv_type, .. } = options;
+    if n_ctx == 0 || n_slots == 0 {
+        return Err(PlanError::Nothing { what: if n_ctx == 0 { "positions" } else { "sequences" } });
+    }
     let too_large = || PlanError::TooLarge { what: "the context of all sequences", found: n_ctx };
     let max_pages = index("the context", n_ctx)?.div_ceil(PAGE);
     let n_pages = n_pages.unwrap_or(0).max(max_pages).max(n_slots);
