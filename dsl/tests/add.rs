@@ -70,7 +70,6 @@ pub struct Tile {
 #[kernel(
     local_size = t.size,
     subgroup = t.lanes,
-    checked = t.lanes.is_none(),
     grid = [p.n / (t.size[0] * N), 2 + p.n % 7],
 )]
 pub fn copy_all<T: Num + Elem, const N: u32>(
@@ -97,10 +96,8 @@ fn options_follow_the_comptime_parameters() {
     assert_eq!(staged.name, "copy_all<u16, 3>(t: Tile { size: [8, 4], lanes: Some(16) })");
     assert_eq!((staged.layout.local_size, staged.layout.subgroup_size), ([8, 4, 1], Some(16)));
     assert_eq!(staged.layout.bindings[0].elem_bytes, 2);
-    assert!(!staged.layout.checked);
     let none = CopyAll::<f32, 1>::new(Tile { lanes: None, ..tile }).stage().unwrap();
     assert_eq!((none.layout.subgroup_size, none.layout.bindings[0].elem.as_str()), (None, "f32"));
-    assert!(none.layout.checked);
 
     let args = |n| {
         let range = |id| BufferRef::new(BufferId(id), 0, 64);
@@ -109,4 +106,28 @@ fn options_follow_the_comptime_parameters() {
     let bound = kernel.bind(&args(100));
     assert_eq!((bound.grid, bound.needed_bytes), (Grid([4, 4, 1]), vec![Some(99 * 4 * 2), None]));
     assert_eq!(kernel.bind(&args(0)).needed_bytes[0], Some(0), "a difference does not wrap");
+}
+
+/// `y = x` where both have a contract.
+#[kernel(local_size = 64, checked = wary, grid = p.n.div_ceil(64))]
+pub fn copy_known(
+    #[len(p.n)] x: &Buf<f32>,
+    #[len(p.n)] y: &BufMut<f32>,
+    #[push] p: AddPush,
+    #[comptime] wary: bool,
+) {
+    if global_id_x() < p.n {
+        y[global_id_x()] = x[global_id_x()];
+    }
+}
+
+#[test]
+fn a_driver_checks_what_no_launch_does_and_what_it_is_asked_to() {
+    fn checked(kernel: &impl Kernel) -> bool {
+        kernel.stage().unwrap().layout.checked
+    }
+    assert!(!checked(&CopyKnown::new(false)));
+    assert!(checked(&CopyKnown::new(true)));
+    // A buffer of it has no contract.
+    assert!(checked(&CopyAll::<f32, 1>::new(Tile { size: [8, 4], lanes: None })));
 }

@@ -190,7 +190,7 @@ fn stage(f: &ItemFn, options: &Options, params: &[Param], errors: &mut Vec<syn::
         quote!(::core::option::Option::None),
         |e| quote_spanned!(e.span()=> ::kiln_dsl::private::subgroup_size(#e)),
     );
-    let stated = stated(options, &host);
+    let stated = stated(options, params, &host);
     let allow = allow(errors.is_empty());
     // Only the call has the kernel's place; the names are ours, also where a macro of the user's wrote the kernel.
     let begin = quote_spanned!(ident.span()=> ::kiln_dsl::private::Session::begin);
@@ -223,7 +223,7 @@ fn stage(f: &ItemFn, options: &Options, params: &[Param], errors: &mut Vec<syn::
 }
 
 /// What the kernel states of its devices, each call at the place of its option.
-fn stated(options: &Options, host: &TokenStream) -> TokenStream {
+fn stated(options: &Options, params: &[Param], host: &TokenStream) -> TokenStream {
     let requires = options.requires.as_ref().map(|e| {
         let list = match e {
             Expr::Array(list) => {
@@ -250,6 +250,9 @@ fn stated(options: &Options, host: &TokenStream) -> TokenStream {
         .map(|e| quote_spanned!(e.span()=> ::kiln_dsl::private::invocations(#e);));
     let checked =
         options.checked.as_ref().map(|e| quote_spanned!(e.span()=> ::kiln_dsl::private::checked(#e);));
+    // No launch checks the length of a buffer without a contract, so the driver's checks stay.
+    let unknown = params.iter().any(|p| matches!(p, Param::Buffer { len: None, .. }));
+    let unknown = unknown.then(|| quote!(::kiln_dsl::private::checked(true);));
     let size = options
         .local_size
         .as_ref()
@@ -262,6 +265,7 @@ fn stated(options: &Options, host: &TokenStream) -> TokenStream {
             #workgroup_bytes
             #invocations
             #checked
+            #unknown
             #size
         }
     }
