@@ -14,7 +14,7 @@ use kiln_engine::plan::{ContextWish, PlanOptions};
 use kiln_engine::sample::{Penalties, SampleOptions, Sampler};
 use kiln_engine::session::{ModelFile, Session, Stop};
 use kiln_engine::submit::{DeviceModel, Draw, Feed, Got, SlotId, Want};
-use kiln_engine::tokenizer::Tokenizer;
+use kiln_engine::tokenizer::{ControlText, Tokenizer};
 use kiln_kernels::conformance::Random;
 use kiln_kernels::sample::{
     self, MAX_CHUNKS, NO_CHOICE, SAMPLER_WORDS,
@@ -218,6 +218,63 @@ impl Forward for Undecided {
     fn rewind(&mut self, n_past: usize) -> usize {
         self.0.rewind(n_past)
     }
+}
+
+/// A backend whose sequences prefer these ids, one after the other, of so many.
+struct Script(Vec<u32>, usize);
+
+struct Scripted {
+    ids: Vec<u32>,
+    n_vocab: usize,
+    n_past: usize,
+}
+
+impl Backend for Script {
+    fn sequence(&self, _: usize) -> Result<Box<dyn Forward>, ForwardError> {
+        Ok(Box::new(Scripted { ids: self.0.clone(), n_vocab: self.1, n_past: 0 }))
+    }
+}
+
+impl Forward for Scripted {
+    fn n_past(&self) -> usize {
+        self.n_past
+    }
+
+    fn n_ctx(&self) -> usize {
+        64
+    }
+
+    fn n_vocab(&self) -> usize {
+        self.n_vocab
+    }
+
+    fn feed(&mut self, ids: &[u32], outputs: Range<usize>) -> Result<Vec<f32>, ForwardError> {
+        self.n_past += ids.len();
+        let mut row = vec![0.0; self.n_vocab * outputs.len()];
+        if let Some(best) = row.get_mut(self.ids.remove(0) as usize) {
+            *best = 1.0;
+        }
+        Ok(row)
+    }
+
+    fn rewind(&mut self, n_past: usize) -> usize {
+        self.n_past = self.n_past.min(n_past);
+        self.n_past
+    }
+}
+
+#[test]
+fn ids_that_the_tokenizer_lacks_have_no_text() {
+    let file = ModelFile::open(&fetched::model(), &Registry::builtin()).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&file.gguf).unwrap();
+    let beyond = tokenizer.n_tokens() as u32;
+    let ids = vec![beyond, 3575, beyond + 1, 282];
+    let mut session = Session::new(&Script(ids.clone(), beyond as usize + 2), 64).unwrap();
+    let greedy = SampleOptions { temperature: 0.0, ..options(0) };
+    let greedy = SampleOptions { penalties: Penalties::NONE, ..greedy };
+    let found = session.generate(&[504], &tokenizer, greedy, 4, &|_, _| (), |_| Ok(())).unwrap();
+    assert_eq!(found.ids, ids);
+    assert_eq!(found.text, tokenizer.decode(&[3575, 282], ControlText::Hidden).unwrap());
 }
 
 #[test]
