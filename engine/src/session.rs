@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use kiln_kernels::Registry;
 use kiln_runtime::Gpu;
 
-use crate::chat::{ChatError, ChatTemplate, Conversation, Message};
+use crate::chat::{ChatError, ChatTemplate, Conversation, Message, Written};
 use crate::forward::{Backend, Choice, Forward, ForwardError, PREFILL_WINDOW, feed_windows};
 use crate::gguf::{Gguf, GgufError};
 use crate::graph::TensorId;
@@ -138,8 +138,8 @@ pub fn chat_template(gguf: &Gguf) -> Result<ChatTemplate, Error> {
 
 /// The ids of a conversation up to where the answer starts.
 ///
-/// The template makes one text of it, in which the texts of control tokens become those tokens, wherever they came from:
-/// who answers strangers takes such texts out of their messages first.
+/// The template makes one text of it. The texts of control tokens become those tokens where the template wrote them and
+/// stay text where a message did, so that nobody ends another's turn by writing `<|im_end|>`.
 ///
 /// # Errors
 /// A template that fails on the conversation or refuses it.
@@ -150,13 +150,14 @@ pub fn chat_prompt(
 ) -> Result<Vec<TokenId>, Error> {
     let literal = |id: Option<TokenId>| tokenizer.decode(&[id?], ControlText::Shown).ok();
     let (bos, eos) = (literal(tokenizer.bos()), literal(tokenizer.eos()));
+    let written = Written::new(messages, &template.source(), |text| tokenizer.control_texts(text))?;
     let conversation = Conversation {
         bos_token: bos.as_deref(),
         eos_token: eos.as_deref(),
-        ..Conversation::to_answer(messages)
+        ..Conversation::to_answer(&written.messages)
     };
-    let text = template.render(&conversation)?;
-    Ok(tokenizer.encode_prompt(&text, SpecialText::Parse))
+    let (text, plain) = written.found(template.render(&conversation)?);
+    Ok(tokenizer.encode_prompt(&text, SpecialText::ParseBut(&plain)))
 }
 
 /// Why a generation ended.

@@ -29,6 +29,12 @@ pub enum ChatError {
         /// What is wrong there.
         reason: String,
     },
+    /// The texts of control tokens in the messages could not be kept apart from the template's own.
+    #[error(
+        "the messages hold the texts of control tokens and every cuneiform sign that could mark those as text; leave \
+         either out"
+    )]
+    Signs,
     /// The template works longer than any honest one.
     #[error("the chat template was stopped at line {line}: it does not end within {budget} steps")]
     Endless {

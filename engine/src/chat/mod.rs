@@ -8,11 +8,13 @@ mod error;
 mod json;
 mod python;
 mod template;
+mod written;
 
 use serde::{Deserialize, Serialize};
 
 pub use error::ChatError;
 pub use template::{ChatTemplate, Conversation};
+pub(crate) use written::Written;
 
 /// One turn of a conversation. Beside the role it holds whatever a template may look at: `content`, `tool_calls`, ...
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -68,6 +68,11 @@ impl ChatTemplate {
         Ok(Self { environment })
     }
 
+    /// What it was compiled from.
+    pub(crate) fn source(&self) -> String {
+        self.environment.get_template(NAME).map(|template| template.source().to_owned()).unwrap_or_default()
+    }
+
     /// The prompt for a conversation.
     ///
     /// # Errors

@@ -39,9 +39,12 @@ const PIECES: &str = "llama";
 
 /// Whether control tokens written out in a text, such as `<|im_end|>`, are those tokens or plain characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpecialText {
+pub enum SpecialText<'a> {
     /// They are the tokens; for texts that a template made.
     Parse,
+    /// They are the tokens but where one of these bytes, ascending, is theirs; for texts that a template made of what
+    /// strangers wrote.
+    ParseBut(&'a [usize]),
     /// They are characters; for texts that a stranger wrote.
     Plain,
 }
@@ -141,7 +144,7 @@ impl Tokenizer {
     }
 
     /// The ids of a text alone: nothing is put before or after it.
-    pub fn encode(&self, text: &str, special: SpecialText) -> Vec<TokenId> {
+    pub fn encode(&self, text: &str, special: SpecialText<'_>) -> Vec<TokenId> {
         let mut out = Vec::new();
         let mut scratch = Scratch::default();
         let mut whole = true;
@@ -150,7 +153,7 @@ impl Tokenizer {
         for fragment in self.literals.split(&self.vocab, text, special) {
             match (fragment, &self.method) {
                 (Fragment::Token(id), _) => out.push(id),
-                (Fragment::Text(text), Method::BytePairs { merges, pre }) => {
+                (Fragment::Text(_, text), Method::BytePairs { merges, pre }) => {
                     (pre.split)(text, &mut |word| match self
                         .vocab
                         .find(word.as_bytes())
@@ -160,7 +163,7 @@ impl Tokenizer {
                         None => whole &= merges.encode(word.as_bytes(), &mut scratch, &mut out),
                     });
                 }
-                (Fragment::Text(text), Method::Pieces(pieces)) => {
+                (Fragment::Text(_, text), Method::Pieces(pieces)) => {
                     let space = if pieces.space_before && at_start { " " } else { "" };
                     let text = [space, text].concat();
                     whole &= pieces.encode(&self.vocab, &text, &mut scratch, &mut out);
@@ -177,9 +180,14 @@ impl Tokenizer {
         out
     }
 
+    /// Where the texts of control tokens start in a text, in bytes, ascending.
+    pub fn control_texts(&self, text: &str) -> Vec<usize> {
+        self.literals.control_starts(&self.vocab, text)
+    }
+
     /// The ids of a text with BOS before it and EOS after it where the file says so. A text that starts with BOS itself
     /// gets a second one; see [`Self::encode_prompt`].
-    pub fn encode_framed(&self, text: &str, special: SpecialText) -> Vec<TokenId> {
+    pub fn encode_framed(&self, text: &str, special: SpecialText<'_>) -> Vec<TokenId> {
         let mut ids: Vec<TokenId> = self.bos.filter(|_| self.add_bos).into_iter().collect();
         ids.append(&mut self.encode(text, special));
         ids.extend(self.eos.filter(|_| self.add_eos));
@@ -188,7 +196,7 @@ impl Tokenizer {
 
     /// The ids of a prompt to be continued: exactly one BOS where the file asks for one, whatever a template wrote, and
     /// no EOS, after which nothing would follow.
-    pub fn encode_prompt(&self, text: &str, special: SpecialText) -> Vec<TokenId> {
+    pub fn encode_prompt(&self, text: &str, special: SpecialText<'_>) -> Vec<TokenId> {
         let mut ids = self.encode(text, special);
         if let Some(bos) = self.bos.filter(|_| self.add_bos) {
             let written = ids.iter().take_while(|&&id| id == bos).count();

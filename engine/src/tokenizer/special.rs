@@ -92,8 +92,8 @@ pub(super) fn classify(texts: &[&str], vocab: &mut Vocab) -> Vec<TokenId> {
 /// A piece of a text after the literal tokens are taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fragment<'a> {
-    /// Text still to be tokenized.
-    Text(&'a str),
+    /// Text still to be tokenized, and the byte that it starts at.
+    Text(usize, &'a str),
     /// A literal token.
     Token(TokenId),
 }
@@ -121,25 +121,39 @@ impl Literals {
 
     /// Cuts a text at its literal tokens. The longest token takes all its places first, from the left, then the next:
     /// the order of length, not of place, decides between tokens that overlap.
-    pub(super) fn split<'a>(&self, vocab: &Vocab, text: &'a str, special: SpecialText) -> Vec<Fragment<'a>> {
-        let mut fragments = vec![Fragment::Text(text)];
+    pub(super) fn split<'a>(&self, vocab: &Vocab, text: &'a str, special: SpecialText<'_>) -> Vec<Fragment<'a>> {
+        let mut fragments = vec![Fragment::Text(0, text)];
         for at in self.present(vocab, text.as_bytes()) {
             let id = self.tokens[at];
-            // Only a user-defined token is literal in a text whose control tokens are not.
-            if special == SpecialText::Plain && vocab.kind(id) != Some(TokenKind::UserDefined) {
-                continue;
-            }
+            let plain = match (special, is_control(vocab, id)) {
+                (SpecialText::Parse, _) | (_, false) => &[],
+                (SpecialText::ParseBut(plain), true) => plain,
+                (SpecialText::Plain, true) => continue,
+            };
             let Ok(literal) = std::str::from_utf8(vocab.bytes(id)) else { continue };
             fragments = fragments
                 .into_iter()
                 .flat_map(|fragment| match fragment {
-                    Fragment::Text(text) if text.contains(literal) => cut(text, literal, id),
+                    Fragment::Text(at, text) if text.contains(literal) => cut(at, text, literal, id, plain),
                     other => vec![other],
                 })
                 .collect();
         }
-        fragments.retain(|fragment| *fragment != Fragment::Text(""));
+        fragments.retain(|fragment| !matches!(fragment, Fragment::Text(_, "")));
         fragments
+    }
+
+    /// Where the texts of control tokens start, ascending.
+    pub(super) fn control_starts(&self, vocab: &Vocab, text: &str) -> Vec<usize> {
+        let present = self.present(vocab, text.as_bytes()).into_iter().map(|at| self.tokens[at]);
+        let literals = present.filter(|&id| is_control(vocab, id)).map(|id| vocab.bytes(id));
+        let mut starts: Vec<usize> = literals
+            .flat_map(|literal| (0..text.len()).filter(move |&at| text.as_bytes()[at..].starts_with(literal)))
+            .filter(|&at| text.is_char_boundary(at))
+            .collect();
+        starts.sort_unstable();
+        starts.dedup();
+        starts
     }
 
     /// The tokens that occur somewhere in the text, as ascending places.
@@ -172,13 +186,22 @@ impl Literals {
     }
 }
 
-fn cut<'a>(text: &'a str, literal: &str, id: TokenId) -> Vec<Fragment<'a>> {
-    let mut out = Vec::new();
-    for (at, part) in text.split(literal).enumerate() {
-        if at > 0 {
-            out.push(Fragment::Token(id));
+/// Whether a token's text is characters in a text whose control tokens are not parsed: only a user-defined one is not.
+fn is_control(vocab: &Vocab, id: TokenId) -> bool {
+    vocab.kind(id) != Some(TokenKind::UserDefined)
+}
+
+/// A text that starts at byte `at`, cut at a literal token but where that holds one of the bytes `plain`.
+fn cut<'a>(at: usize, text: &'a str, literal: &str, id: TokenId, plain: &[usize]) -> Vec<Fragment<'a>> {
+    let (mut out, mut done) = (Vec::new(), 0);
+    for (found, _) in text.match_indices(literal) {
+        let end = found + literal.len();
+        let next = plain.partition_point(|&byte| byte < at + found);
+        if plain.get(next).is_none_or(|&byte| byte >= at + end) {
+            out.extend([Fragment::Text(at + done, &text[done..found]), Fragment::Token(id)]);
+            done = end;
         }
-        out.push(Fragment::Text(part));
     }
+    out.push(Fragment::Text(at + done, &text[done..]));
     out
 }
