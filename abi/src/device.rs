@@ -37,6 +37,9 @@ pub struct Dispatch<'a> {
     pub kernel: &'a StagedKernel,
     /// One range per binding, in binding order.
     pub bindings: &'a [BufferRange],
+    /// Bytes that each binding must at least have, as [`crate::LaunchArgs`] has them; a device that checks every load and
+    /// store itself needs none.
+    pub needed_bytes: &'a [Option<u64>],
     /// The push-constant block.
     pub push: &'a [u8],
     /// Workgroup counts; never empty.

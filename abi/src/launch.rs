@@ -142,6 +142,17 @@ pub enum LaunchError {
         /// Bytes given.
         given: u64,
     },
+    /// A buffer whose length nobody would check.
+    #[error(
+        "{kernel}: nothing says how many bytes argument {argument} needs, and a driver is told not to check either; take \
+         the arguments from the kernel's `bind`"
+    )]
+    NoContract {
+        /// The kernel.
+        kernel: String,
+        /// The parameter.
+        argument: String,
+    },
     /// A binding offset that is not aligned as the device asks.
     #[error(
         "{kernel}: argument {argument} starts at byte {offset}, {device} asks for a multiple of {alignment}"
@@ -195,8 +206,8 @@ pub fn launch_staged(
     if args.grid.is_empty() {
         return Ok(());
     }
-    let dispatch = Dispatch { kernel, bindings: &args.bindings, push: &args.push, grid: args.grid };
-    Ok(device.dispatch(&dispatch)?)
+    let LaunchArgs { bindings, needed_bytes, push, grid } = args;
+    Ok(device.dispatch(&Dispatch { kernel, bindings, needed_bytes, push, grid: *grid })?)
 }
 
 /// Whether `device` can run `kernel` at all: capabilities, workgroup, push constants, subgroup size.
@@ -285,10 +296,16 @@ pub fn check_args(caps: &DeviceCaps, kernel: &StagedKernel, args: &LaunchArgs) -
     for (what, axis) in [("workgroups along x", 0), ("workgroups along y", 1), ("workgroups along z", 2)] {
         over_limit(caps, kernel, what, args.grid.0[axis].into(), limits.max_grid[axis].into())?;
     }
-    for ((binding, range), needed) in layout.bindings.iter().zip(&args.bindings).zip(&args.needed_bytes) {
+    let stated = args.needed_bytes.iter().copied().chain(std::iter::repeat(None));
+    for ((binding, range), needed) in layout.bindings.iter().zip(&args.bindings).zip(stated) {
         let given = range.bytes;
+        let name = || (kernel.name.clone(), binding.name.clone());
+        if needed.is_none() && !layout.checked {
+            let (kernel, argument) = name();
+            return Err(LaunchError::NoContract { kernel, argument });
+        }
         if let Some(needed) = needed.filter(|&n| n > given) {
-            let (kernel, argument) = (kernel.name.clone(), binding.name.clone());
+            let (kernel, argument) = name();
             return Err(LaunchError::TooShort { kernel, argument, needed, given });
         }
         over_limit(caps, kernel, "bytes in one binding", given, limits.max_binding_bytes)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ash::vk;
-use kiln_abi::{Access, BufferRange, Device, DeviceError, Dispatch, Grid, LaunchArgs, LaunchError, launch};
+use kiln_abi::{Access, BufferRange, Device, DeviceError, Dispatch, LaunchArgs, LaunchError, launch};
 
 use crate::{
     Gpu, Prepared, Recorded,
@@ -76,67 +76,49 @@ impl Recorder {
     /// Every refusal of [`launch::check`], or what recording finds.
     pub fn launch(&mut self, kernel: &Prepared, args: &LaunchArgs) -> Result<(), LaunchError> {
         launch::check(&self.gpu, kernel.kernel(), args)?;
-        Ok(self.dispatch(kernel, &args.bindings, &args.push, args.grid)?)
-    }
-
-    /// Records a dispatch. Length contracts and overlaps are [`Recorder::launch`]'s to check.
-    ///
-    /// # Errors
-    /// [`DeviceError::OutOfRange`], [`DeviceError::Refused`], or a Vulkan failure; nothing is recorded then.
-    pub fn dispatch(
-        &mut self,
-        kernel: &Prepared,
-        bindings: &[BufferRange],
-        push: &[u8],
-        grid: Grid,
-    ) -> Result<(), DeviceError> {
-        let allowed = self.gpu.caps().limits.max_grid;
-        if (0..3).any(|axis| grid.0[axis] > allowed[axis]) {
-            let reason = format!("a grid of {:?} workgroups, the device allows {allowed:?}", grid.0);
-            return Err(refused(kernel.name(), reason));
-        }
-        if grid.is_empty() {
+        if args.grid.is_empty() {
             return Ok(());
         }
-        let (found, touches) = self.check(kernel, bindings, push)?;
-        self.bind(kernel, &found, bindings, push, &touches)?;
+        let (found, touches) = self.check(kernel, args)?;
+        self.bind(kernel, &found, args, &touches)?;
         // SAFETY: the pipeline was just bound and the grid checked.
-        unsafe { self.commands.dispatch(grid.0) };
-        self.step(kernel.name())
+        unsafe { self.commands.dispatch(args.grid.0) };
+        Ok(self.step(kernel.name())?)
     }
 
-    /// Records a dispatch whose workgroup counts the device reads from `grid`: three u32 at a multiple of 4 bytes.
+    /// As [`Recorder::launch`], but the device reads the workgroup counts from `grid`, three u32 at a multiple of 4 bytes;
+    /// those of `args` are not used.
     ///
     /// # Errors
-    /// As for [`Recorder::dispatch`].
-    pub fn dispatch_indirect(
+    /// As for [`Recorder::launch`].
+    pub fn launch_indirect(
         &mut self,
         kernel: &Prepared,
-        bindings: &[BufferRange],
-        push: &[u8],
+        args: &LaunchArgs,
         grid: BufferRange,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<(), LaunchError> {
+        launch::check(&self.gpu, kernel.kernel(), args)?;
         if grid.bytes != 12 || !grid.offset_bytes.is_multiple_of(4) {
             let reason = format!(
                 "an indirect grid is 12 bytes at a multiple of 4, not {} at {}",
                 grid.bytes, grid.offset_bytes
             );
-            return Err(refused(kernel.name(), reason));
+            return Err(refused(kernel.name(), reason).into());
         }
         let counts = self.gpu.0.buffers.resolve(grid)?;
-        let (found, mut touches) = self.check(kernel, bindings, push)?;
+        let (found, mut touches) = self.check(kernel, args)?;
         touches.push(touch(grid, Access::Read, Stages::INDIRECT));
-        self.bind(kernel, &found, bindings, push, &touches)?;
+        self.bind(kernel, &found, args, &touches)?;
         self.held.add(&counts);
         // SAFETY: the pipeline was just bound; the counts were checked and are held.
         unsafe { self.commands.dispatch_indirect(counts.buffer(), counts.offset() + grid.offset_bytes) };
-        self.step(kernel.name())
+        Ok(self.step(kernel.name())?)
     }
 
     /// Records a copy between two ranges of the same length.
     ///
     /// # Errors
-    /// As for [`Recorder::dispatch`].
+    /// [`DeviceError::OutOfRange`], [`DeviceError::Refused`], or a Vulkan failure; nothing is recorded then.
     pub fn copy(&mut self, from: BufferRange, to: BufferRange) -> Result<(), DeviceError> {
         let overlap = from.buffer == to.buffer
             && from.offset_bytes < to.offset_bytes.saturating_add(to.bytes)
@@ -182,7 +164,7 @@ impl Recorder {
     /// Records setting a range to copies of one word; its start and length are multiples of 4 bytes.
     ///
     /// # Errors
-    /// As for [`Recorder::dispatch`].
+    /// As for [`Recorder::copy`].
     pub fn fill(&mut self, range: BufferRange, word: u32) -> Result<(), DeviceError> {
         if !range.offset_bytes.is_multiple_of(4) || !range.bytes.is_multiple_of(4) {
             return Err(refused("fill", format!("{range:?} does not start and end at multiples of 4 bytes")));
@@ -219,9 +201,9 @@ impl Recorder {
     fn check(
         &self,
         kernel: &Prepared,
-        bindings: &[BufferRange],
-        push: &[u8],
+        args: &LaunchArgs,
     ) -> Result<(Vec<Arc<Allocation>>, Vec<Touch>), DeviceError> {
+        let LaunchArgs { bindings, push, .. } = args;
         if !kernel.is_of(&self.gpu.0.device) {
             return Err(refused(kernel.name(), "it was prepared for another device".into()));
         }
@@ -261,8 +243,7 @@ impl Recorder {
         &mut self,
         kernel: &Prepared,
         found: &[Arc<Allocation>],
-        bindings: &[BufferRange],
-        push: &[u8],
+        args: &LaunchArgs,
         touches: &[Touch],
     ) -> Result<(), DeviceError> {
         let info = |(range, allocation): (&BufferRange, &Arc<Allocation>)| vk::DescriptorBufferInfo {
@@ -270,12 +251,12 @@ impl Recorder {
             offset: allocation.offset() + range.offset_bytes,
             range: range.bytes,
         };
-        let infos: Vec<_> = bindings.iter().zip(found).map(info).collect();
+        let infos: Vec<_> = args.bindings.iter().zip(found).map(info).collect();
         self.wait_for(touches);
         found.iter().for_each(|allocation| self.held.add(allocation));
         self.kernels.push(kernel.clone());
         // SAFETY: `check` compared buffers and push constants with the layout; kernel and buffers are held.
-        unsafe { self.commands.bind(&kernel.0, &infos, push) }
+        unsafe { self.commands.bind(&kernel.0, &infos, &args.push) }
     }
 
     fn wait_for(&mut self, touches: &[Touch]) {
@@ -308,11 +289,18 @@ fn refused(kernel: &str, reason: String) -> DeviceError {
 /// Runs one dispatch to its end.
 pub(crate) fn run_one(gpu: &Gpu, dispatch: &Dispatch<'_>) -> Result<(), DeviceError> {
     let name = &dispatch.kernel.name;
-    let kernel = gpu.prepare(dispatch.kernel).map_err(|error| match error {
+    let device = |error| match error {
         LaunchError::Device(error) => error,
         other => refused(name, other.to_string()),
-    })?;
+    };
+    let kernel = gpu.prepare(dispatch.kernel).map_err(device)?;
     let mut recorder = Recorder::new(gpu, name, RecordOptions::default())?;
-    recorder.dispatch(&kernel, dispatch.bindings, dispatch.push, dispatch.grid)?;
+    let args = LaunchArgs {
+        bindings: dispatch.bindings.to_vec(),
+        needed_bytes: dispatch.needed_bytes.to_vec(),
+        push: dispatch.push.to_vec(),
+        grid: dispatch.grid,
+    };
+    recorder.launch(&kernel, &args).map_err(device)?;
     recorder.finish()?.run()
 }

@@ -68,7 +68,7 @@ fn assembled(text: &str, names: [&str; 3], local: u32) -> StagedKernel {
         workgroup_bytes: 0,
         capabilities: Vec::new(),
         products: Vec::new(),
-        checked: false,
+        checked: true,
         fragments: false,
     };
     StagedKernel { name: "foreign".to_owned(), words, source: SourceMap::default(), layout }

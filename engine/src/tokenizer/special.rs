@@ -121,7 +121,12 @@ impl Literals {
 
     /// Cuts a text at its literal tokens. The longest token takes all its places first, from the left, then the next:
     /// the order of length, not of place, decides between tokens that overlap.
-    pub(super) fn split<'a>(&self, vocab: &Vocab, text: &'a str, special: SpecialText<'_>) -> Vec<Fragment<'a>> {
+    pub(super) fn split<'a>(
+        &self,
+        vocab: &Vocab,
+        text: &'a str,
+        special: SpecialText<'_>,
+    ) -> Vec<Fragment<'a>> {
         let mut fragments = vec![Fragment::Text(0, text)];
         for at in self.present(vocab, text.as_bytes()) {
             let id = self.tokens[at];

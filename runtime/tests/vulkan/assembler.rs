@@ -59,7 +59,7 @@ impl Assembler {
             workgroup_bytes: 0,
             capabilities: vec![Capability::Shader, Capability::VulkanMemoryModel],
             products: Vec::new(),
-            checked: false,
+            checked: true,
             fragments: false,
         };
         let mut it = Self {

@@ -7,7 +7,7 @@ use kiln_runtime::{Faults, RecordOptions, RuntimeOptions};
 
 use crate::{
     kernels::{accumulate, affine, groups, push, slow},
-    machine::{download, open, options, run, upload, words},
+    machine::{args, download, open, options, run, upload, words},
 };
 
 fn with(faults: Faults) -> RuntimeOptions {
@@ -65,7 +65,13 @@ fn a_lost_device_stays_lost_and_a_new_one_works() {
     let kernel = affine();
     let bindings = [words(input, 0, 64), words(output, 0, 64)];
     let push = push(&[64, 1, 1]);
-    let dispatch = Dispatch { kernel: &kernel, bindings: &bindings, push: &push, grid: Grid::from(1) };
+    let dispatch = Dispatch {
+        kernel: &kernel,
+        bindings: &bindings,
+        needed_bytes: &[],
+        push: &push,
+        grid: Grid::from(1),
+    };
     gpu.dispatch(&dispatch).unwrap();
     let lost = DeviceError::Lost { kernel: "affine".into() };
     assert_eq!(gpu.dispatch(&dispatch), Err(lost.clone()));
@@ -91,8 +97,8 @@ fn a_recording_finished_before_the_loss_fails_with_its_kernels() {
     let (input, output) = (upload(&gpu, "input", &[1; 64]), upload(&gpu, "output", &[0; 64]));
     let bindings = [words(input, 0, 64), words(output, 0, 64)];
     let mut recorder = gpu.recorder("decode", RecordOptions::default()).unwrap();
-    recorder.dispatch(&kernels[0], &bindings, &push(&[64, 1, 1]), Grid::from(1)).unwrap();
-    recorder.dispatch(&kernels[1], &bindings, &push(&[64]), Grid::from(1)).unwrap();
+    recorder.launch(&kernels[0], &args(&bindings, &push(&[64, 1, 1]), 1)).unwrap();
+    recorder.launch(&kernels[1], &args(&bindings, &push(&[64]), 1)).unwrap();
     let recorded = recorder.finish().unwrap();
     let ticket = recorded.submit().unwrap();
     gpu.wait(&ticket, None).unwrap();
@@ -111,7 +117,7 @@ fn a_wait_ends_at_its_timeout_and_can_be_repeated() {
     // Long enough on any device: the work doubles until a wait of one millisecond does not suffice.
     loop {
         let mut recorder = gpu.recorder("long", RecordOptions::default()).unwrap();
-        recorder.dispatch(&kernel, &[words(output, 0, 64)], &push(&[64, steps]), Grid::from(1)).unwrap();
+        recorder.launch(&kernel, &args(&[words(output, 0, 64)], &push(&[64, steps]), 1)).unwrap();
         let recorded = recorder.finish().unwrap();
         let started = Instant::now();
         let ticket = recorded.submit().unwrap();

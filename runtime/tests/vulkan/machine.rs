@@ -2,7 +2,7 @@
 
 use std::{env, ops::Deref, thread};
 
-use kiln_abi::{BufferId, BufferRange, Device, LaunchArgs, StagedKernel, launch::launch_staged};
+use kiln_abi::{BufferId, BufferRange, Device, Grid, LaunchArgs, StagedKernel, launch::launch_staged};
 use kiln_runtime::{CacheDir, Gpu, RuntimeError, RuntimeOptions, ValidationLog};
 
 /// A device whose validation log must stay empty, its destruction included.
@@ -89,9 +89,13 @@ pub fn words(buffer: BufferId, start: u64, n: u64) -> BufferRange {
 
 /// Launches through the checks that every caller passes.
 pub fn run(gpu: &Gpu, kernel: &StagedKernel, bindings: Vec<BufferRange>, push: &[u32], groups: u32) {
+    launch_staged(gpu, kernel, &args(&bindings, &bytes(push), groups)).unwrap();
+}
+
+/// A launch of a kernel without contracts.
+pub fn args(bindings: &[BufferRange], push: &[u8], grid: impl Into<Grid>) -> LaunchArgs {
     let needed_bytes = vec![None; bindings.len()];
-    let args = LaunchArgs { bindings, needed_bytes, push: bytes(push), grid: groups.into() };
-    launch_staged(gpu, kernel, &args).unwrap();
+    LaunchArgs { bindings: bindings.to_vec(), needed_bytes, push: push.to_vec(), grid: grid.into() }
 }
 
 /// Numbers that differ everywhere.

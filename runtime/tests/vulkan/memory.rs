@@ -1,12 +1,12 @@
 //! Buffers: allocation, reuse, transfers, limits.
 
-use kiln_abi::{Access, BufferId, Device, DeviceError, Grid, spirv::Capability};
+use kiln_abi::{Access, BufferId, Device, DeviceError, spirv::Capability};
 use kiln_runtime::{Placement, RING_BYTES, RecordOptions, RuntimeOptions};
 
 use crate::{
     assembler::Assembler,
     kernels::{affine, groups, push},
-    machine::{bytes, download, open, options, pattern, run, upload, words},
+    machine::{args, bytes, download, open, options, pattern, run, upload, words},
 };
 
 fn staged() -> RuntimeOptions {
@@ -139,7 +139,7 @@ fn a_freed_buffer_stays_intact_for_its_recordings() {
     let (input, output) = (upload(&gpu, "input", &pattern(64, 1)), upload(&gpu, "output", &[0; 64]));
     let mut recorder = gpu.recorder("kept", RecordOptions::default()).unwrap();
     let bindings = [words(input, 0, 64), words(output, 0, 64)];
-    recorder.dispatch(&kernel, &bindings, &push(&[64, 1, 1]), Grid::from(1)).unwrap();
+    recorder.launch(&kernel, &args(&bindings, &push(&[64, 1, 1]), 1)).unwrap();
     let recorded = recorder.finish().unwrap();
     gpu.free(input);
     let other = upload(&gpu, "other", &[0; 64]);

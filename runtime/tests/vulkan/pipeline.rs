@@ -25,7 +25,13 @@ fn a_missing_capability_is_refused_by_name_before_a_pipeline_exists() {
     assert!(error.to_string().contains("needing_Float16"), "{error}");
     let output = upload(&gpu, "output", &[0; 64]);
     let bindings = [words(output, 0, 64)];
-    let dispatch = Dispatch { kernel: &kernel, bindings: &bindings, push: &push(&[64]), grid: 1.into() };
+    let dispatch = Dispatch {
+        kernel: &kernel,
+        bindings: &bindings,
+        needed_bytes: &[],
+        push: &push(&[64]),
+        grid: 1.into(),
+    };
     let error = gpu.dispatch(&dispatch).unwrap_err();
     assert!(error.to_string().contains("Float16"), "an unchecked dispatch is refused too: {error}");
     assert_eq!(gpu.cache_use(), CacheUse::default(), "no pipeline was made");

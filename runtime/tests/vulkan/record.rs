@@ -2,12 +2,12 @@
 
 use std::thread;
 
-use kiln_abi::{BufferId, BufferRange, Device, DeviceError, Grid, LaunchArgs, LaunchError};
+use kiln_abi::{BufferId, BufferRange, Device, DeviceError, Dispatch, Grid, LaunchArgs, LaunchError};
 use kiln_runtime::{Faults, Gpu, Prepared, RecordOptions, Recorder, RuntimeOptions};
 
 use crate::{
     kernels::{accumulate, affine, groups, push, slow, write_grid},
-    machine::{Machine, download, open, options, pattern, run, upload, validated, words},
+    machine::{Machine, args, download, open, options, pattern, run, upload, validated, words},
 };
 
 const N: u64 = 256;
@@ -79,13 +79,13 @@ fn record(recorder: &mut Recorder, kernels: &[Prepared; 2], buffers: &[BufferId]
         match *step {
             Step::Affine { from, to, factor, term } => {
                 let push = push(&[n, factor, term]);
-                recorder.dispatch(&kernels[0], &[range(from), range(to)], &push, grid)
+                recorder.launch(&kernels[0], &args(&[range(from), range(to)], &push, grid))
             }
             Step::Accumulate { from, to } => {
-                recorder.dispatch(&kernels[1], &[range(from), range(to)], &push(&[n]), grid)
+                recorder.launch(&kernels[1], &args(&[range(from), range(to)], &push(&[n]), grid))
             }
-            Step::Copy { from, to } => recorder.copy(range(from), range(to)),
-            Step::Fill { to, word } => recorder.fill(range(to), word),
+            Step::Copy { from, to } => recorder.copy(range(from), range(to)).map_err(LaunchError::from),
+            Step::Fill { to, word } => recorder.fill(range(to), word).map_err(LaunchError::from),
         }
         .unwrap();
     }
@@ -167,7 +167,7 @@ fn a_kernel_that_hides_its_write_is_found() {
     let mut recorder = gpu.recorder("lying", RecordOptions::default()).unwrap();
     for [from, to] in [[0, 1], [1, 2]] {
         let bindings = [words(buffers[from], 0, N), words(buffers[to], 0, N)];
-        recorder.dispatch(&kernel, &bindings, &push(&[N as u32, 1, 1]), groups(N as u32).into()).unwrap();
+        recorder.launch(&kernel, &args(&bindings, &push(&[N as u32, 1, 1]), groups(N as u32))).unwrap();
     }
     assert_eq!(recorder.barriers(), 0);
     recorder.finish().unwrap().run().unwrap();
@@ -206,7 +206,7 @@ fn thousands_of_dispatches_fit_one_recording() {
     let mut expected = 0u32;
     for _ in 0..3000 {
         let bindings = [words(ones, 0, 64), words(total, 0, 64)];
-        recorder.dispatch(&kernel, &bindings, &push(&[64]), Grid::from(1)).unwrap();
+        recorder.launch(&kernel, &args(&bindings, &push(&[64]), 1)).unwrap();
         expected = expected.wrapping_mul(3).wrapping_add(1);
     }
     assert_eq!(recorder.barriers(), 2999, "each one depends on the last");
@@ -222,20 +222,22 @@ fn an_indirect_grid_is_read_when_the_recording_runs() {
         let (input, output) = (upload(&gpu, "input", &[1; 256]), upload(&gpu, "output", &[0; 256]));
         let grid = upload(&gpu, "grid", &[99; 4]);
         let mut recorder = gpu.recorder("indirect", RecordOptions::default()).unwrap();
-        recorder.dispatch(&kernels[0], &[words(grid, 0, 4)], &push(&[1, workgroups]), Grid::from(1)).unwrap();
+        recorder.launch(&kernels[0], &args(&[words(grid, 0, 4)], &push(&[1, workgroups]), 1)).unwrap();
         let bindings = [words(input, 0, 256), words(output, 0, 256)];
-        recorder.dispatch_indirect(&kernels[1], &bindings, &push(&[256, 2, 1]), words(grid, 0, 3)).unwrap();
+        let launch = args(&bindings, &push(&[256, 2, 1]), 1);
+        recorder.launch_indirect(&kernels[1], &launch, words(grid, 0, 3)).unwrap();
         assert_eq!(recorder.barriers(), 1, "the grid is written before it is read");
         recorder.finish().unwrap().run().unwrap();
         let expected: Vec<_> = (0..256).map(|i| if i < workgroups * 64 { 3 } else { 0 }).collect();
         assert_eq!(download(&gpu, output, 256), expected, "{workgroups} workgroups");
     }
     let grid = upload(&gpu, "grid", &[1; 4]);
-    let buffers = [words(grid, 0, 3), words(grid, 0, 4)];
+    let other = upload(&gpu, "other", &[1; 64]);
+    let launch = args(&[words(grid, 0, 3), words(other, 0, 4)], &push(&[1, 1, 1]), 1);
     let mut recorder = gpu.recorder("refused", RecordOptions::default()).unwrap();
     for bad in [words(grid, 0, 4), BufferRange { buffer: grid, offset_bytes: 2, bytes: 12 }] {
-        let error = recorder.dispatch_indirect(&kernels[1], &buffers, &push(&[1, 1, 1]), bad).unwrap_err();
-        assert!(matches!(error, DeviceError::Refused { .. }), "{error}");
+        let error = recorder.launch_indirect(&kernels[1], &launch, bad).unwrap_err();
+        assert!(matches!(error, LaunchError::Device(DeviceError::Refused { .. })), "{error}");
     }
 }
 
@@ -250,7 +252,7 @@ fn what_does_not_fit_the_kernel_is_refused_and_leaves_the_recording_whole() {
     let one = Grid::from(1);
     let huge = Grid([1, gpu.caps().limits.max_grid[1].saturating_add(1), 1]);
     let mut refused = |bindings: &[BufferRange], push: &[u8], grid: Grid, part: &str| {
-        let error = recorder.dispatch(&kernel, bindings, push, grid).unwrap_err();
+        let error = recorder.launch(&kernel, &args(bindings, push, grid)).unwrap_err();
         assert!(error.to_string().contains(part), "{part:?} is not in: {error}");
     };
     refused(&good[..1], &good_push, one, "2 buffers, 1 were given");
@@ -265,8 +267,8 @@ fn what_does_not_fit_the_kernel_is_refused_and_leaves_the_recording_whole() {
     assert!(recorder.copy(words(input, 0, 8), words(input, 4, 8)).is_err(), "an overlapping copy");
     assert!(recorder.copy(words(input, 0, 8), words(output, 0, 4)).is_err(), "unequal lengths");
     assert!(recorder.fill(BufferRange { offset_bytes: 2, ..words(input, 0, 8) }, 0).is_err());
-    recorder.dispatch(&kernel, &good, &good_push, Grid::from(0)).unwrap();
-    recorder.dispatch(&kernel, &good, &good_push, one).unwrap();
+    recorder.launch(&kernel, &args(&good, &good_push, 0)).unwrap();
+    recorder.launch(&kernel, &args(&good, &good_push, one)).unwrap();
     let recorded = recorder.finish().unwrap();
     assert_eq!(recorded.commands(), 1, "an empty grid records nothing");
     recorded.run().unwrap();
@@ -295,7 +297,7 @@ fn a_kernel_of_another_device_is_refused() {
     let (input, output) = (upload(&gpu, "input", &[5; 64]), upload(&gpu, "output", &[0; 64]));
     let mut recorder = gpu.recorder("mixed", RecordOptions::default()).unwrap();
     let bindings = [words(input, 0, 64), words(output, 0, 64)];
-    let error = recorder.dispatch(&foreign, &bindings, &push(&[64, 1, 1]), Grid::from(1)).unwrap_err();
+    let error = recorder.launch(&foreign, &args(&bindings, &push(&[64, 1, 1]), 1)).unwrap_err();
     assert!(error.to_string().contains("another device"), "{error}");
 }
 
@@ -315,6 +317,39 @@ fn a_recorded_launch_checks_the_contracts() {
     assert!(matches!(&error, LaunchError::TooShort { needed: 257, given: 256, .. }), "{error}");
     args.needed_bytes[1] = Some(256);
     recorder.launch(&kernel, &args).unwrap();
+    recorder.finish().unwrap().run().unwrap();
+    assert_eq!(download(&gpu, output, 64), [6; 64]);
+}
+
+#[test]
+fn a_length_that_nobody_would_check_is_refused() {
+    let Some(gpu) = open(&options()) else { return };
+    let mut trusting = affine();
+    trusting.layout.checked = false;
+    let (input, output) = (upload(&gpu, "input", &[5; 64]), upload(&gpu, "output", &[0; 64]));
+    let bindings = [words(input, 0, 64), words(output, 0, 64)];
+    let kernel = gpu.prepare(&trusting).unwrap();
+    let mut recorder = gpu.recorder("trusting", RecordOptions::default()).unwrap();
+    let mut launch = args(&bindings, &push(&[64, 1, 1]), 1);
+    for needed in [vec![], vec![None, None], vec![Some(256)], vec![Some(256), None]] {
+        let named = if needed.first().is_some_and(Option::is_some) { "output" } else { "input" };
+        let refused = |error: &str| assert!(error.contains(&format!("argument {named} needs")), "{error}");
+        let dispatch = Dispatch {
+            kernel: &trusting,
+            bindings: &bindings,
+            needed_bytes: &needed,
+            push: &launch.push,
+            grid: launch.grid,
+        };
+        refused(&gpu.dispatch(&dispatch).unwrap_err().to_string());
+        launch.needed_bytes.clone_from(&needed);
+        let error = recorder.launch(&kernel, &launch).unwrap_err();
+        assert!(matches!(error, LaunchError::NoContract { .. }), "{error}");
+        refused(&error.to_string());
+        refused(&recorder.launch_indirect(&kernel, &launch, words(input, 0, 3)).unwrap_err().to_string());
+    }
+    launch.needed_bytes = vec![Some(256), Some(256)];
+    recorder.launch(&kernel, &launch).unwrap();
     recorder.finish().unwrap().run().unwrap();
     assert_eq!(download(&gpu, output, 64), [6; 64]);
 }

@@ -1,11 +1,10 @@
 //! Timestamps per recorded command.
 
-use kiln_abi::Grid;
 use kiln_runtime::RecordOptions;
 
 use crate::{
     kernels::{affine, push, slow},
-    machine::{open, options, upload, words},
+    machine::{args, open, options, upload, words},
 };
 
 const TIMED: RecordOptions = RecordOptions { timestamps: true, paranoid: false };
@@ -22,9 +21,9 @@ fn every_command_has_a_label_and_a_time() {
     let mut recorder = gpu.recorder("timed", TIMED).unwrap();
     recorder.label("light");
     let bindings = [words(input, 0, 64), words(output, 0, 64)];
-    recorder.dispatch(&kernels[0], &bindings, &push(&[64, 1, 1]), Grid::from(1)).unwrap();
+    recorder.launch(&kernels[0], &args(&bindings, &push(&[64, 1, 1]), 1)).unwrap();
     recorder.label("heavy");
-    recorder.dispatch(&kernels[1], &bindings[1..], &push(&[64, 2_000_000]), Grid::from(1)).unwrap();
+    recorder.launch(&kernels[1], &args(&bindings[1..], &push(&[64, 2_000_000]), 1)).unwrap();
     recorder.label("");
     recorder.fill(words(output, 0, 64), 0).unwrap();
     let recorded = recorder.finish().unwrap();
@@ -52,7 +51,7 @@ fn times_outgrow_one_query_pool_and_renew_with_each_run() {
         for i in 0..commands {
             recorder.label(&i.to_string());
             let bindings = [words(input, 0, 64), words(output, 0, 64)];
-            recorder.dispatch(&kernel, &bindings, &push(&[64, 1, 1]), Grid::from(1)).unwrap();
+            recorder.launch(&kernel, &args(&bindings, &push(&[64, 1, 1]), 1)).unwrap();
         }
         let recorded = recorder.finish().unwrap();
         for _ in 0..2 {

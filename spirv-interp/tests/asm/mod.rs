@@ -129,7 +129,7 @@ impl Fixture {
             workgroup_bytes: self.shared.iter().map(|s| bytes(s.1) * s.2).sum(),
             capabilities: vec![Capability::Shader],
             products: Vec::new(),
-            checked: false,
+            checked: true,
             fragments: false,
         };
         StagedKernel { name: "fixture".to_owned(), words, source, layout }
@@ -424,7 +424,7 @@ pub fn run_with(
         }
         ranges.push(BufferRange { buffer, offset_bytes: 0, bytes: n as u64 });
     }
-    let dispatch = Dispatch { kernel, bindings: &ranges, push, grid: Grid(grid) };
+    let dispatch = Dispatch { kernel, bindings: &ranges, needed_bytes: &[], push, grid: Grid(grid) };
     let counters = interp.run(&dispatch)?;
     let buffers = ranges.iter().map(|r| {
         let mut out = vec![0; r.bytes as usize];

@@ -276,7 +276,8 @@ fn summed(kernel: &StagedKernel, subgroup_size: u32) -> Option<u32> {
     interp.write(x, 0, &bytes).unwrap();
     let whole = |buffer, bytes| BufferRange { buffer, offset_bytes: 0, bytes };
     let bindings = [whole(x, 256), whole(y, 4)];
-    let dispatch = Dispatch { kernel, bindings: &bindings, push: &[], grid: Grid([1, 1, 1]) };
+    let dispatch =
+        Dispatch { kernel, bindings: &bindings, needed_bytes: &[], push: &[], grid: Grid([1, 1, 1]) };
     interp.run(&dispatch).ok()?;
     let mut sum = [0; 4];
     interp.read(y, 0, &mut sum).unwrap();

@@ -48,7 +48,13 @@ fn launch(kernel: &StagedKernel, subgroup_size: u32) -> Result<Vec<u32>, Trap> {
     let bytes: Vec<u8> = (0..64u32).flat_map(|i| (i * 3).to_le_bytes()).collect();
     interp.write(x, 0, &bytes).unwrap();
     let bindings = [whole(x), whole(y)];
-    interp.run(&Dispatch { kernel, bindings: &bindings, push: &[], grid: Grid([1, 1, 1]) })?;
+    interp.run(&Dispatch {
+        kernel,
+        bindings: &bindings,
+        needed_bytes: &[],
+        push: &[],
+        grid: Grid([1, 1, 1]),
+    })?;
     let mut out = [0; 256];
     interp.read(y, 0, &mut out).unwrap();
     Ok(out.chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect())

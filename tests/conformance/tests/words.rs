@@ -96,7 +96,8 @@ fn the_interpreter_reads_all_that_is_written() {
     let fixtures = fixtures::compile_all().unwrap();
     let mut read = 0;
     for kernel in fixtures.iter().chain(staged()) {
-        let dispatch = Dispatch { kernel, bindings: &[], push: &[], grid: Grid([0, 1, 1]) };
+        let dispatch =
+            Dispatch { kernel, bindings: &[], needed_bytes: &[], push: &[], grid: Grid([0, 1, 1]) };
         interp.run(&dispatch).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
         read += 1;
         // The control: the same module with an opcode that nobody has.
