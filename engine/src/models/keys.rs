@@ -148,11 +148,19 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// Present, but not a finite number of 0 or more.
     pub fn cap(&mut self, name: &str) -> Result<Option<f32>, Decline> {
-        let cap = self.number_or(name, 0.0)?;
-        if cap < 0.0 {
-            return Err(self.bad(name, cap, "a number of 0 or more"));
+        Ok(Some(self.amount_or(name, 0.0)?).filter(|cap| *cap > 0.0))
+    }
+
+    /// A number of 0 or more, `default` where the file is silent.
+    ///
+    /// # Errors
+    /// Present, but not a number of 0 or more, or too large for 32 bits.
+    pub fn amount_or(&mut self, name: &str, default: f64) -> Result<f32, Decline> {
+        let number = self.number_or(name, default)?;
+        if !(0.0..=f64::from(f32::MAX)).contains(&number) {
+            return Err(self.bad(name, number, "a number of 0 or more"));
         }
-        Ok((cap > 0.0).then_some(cap as f32))
+        Ok(number as f32)
     }
 
     /// The elements of a list; none where the file is silent or has a single value.

@@ -54,7 +54,7 @@ impl Sizes {
             n_head_kv,
             head_dim,
             n_vocab: keys.rows_of("token_embd.weight")?,
-            rms_eps: keys.number_or("attention.layer_norm_rms_epsilon", 1e-5)? as f32,
+            rms_eps: keys.amount_or("attention.layer_norm_rms_epsilon", 1e-5)?,
         })
     }
 

@@ -244,6 +244,13 @@ fn every_disagreement_is_a_named_decline() {
     check(&|f| f.set("llama.rope.freq_base", KeyValue::Float(0.0)), "BadKey { key: \"llama.rope.freq_base\"");
     check(&|f| f.set("llama.rope.freq_base", KeyValue::Float(f64::NAN)), "BadKey");
     check(&|f| f.set("llama.rope.scaling.factor", KeyValue::Float(-2.0)), "BadKey");
+    for eps in [-1e-6, 1e300] {
+        let eps = KeyValue::Float(eps);
+        check(
+            &|f| f.set("llama.attention.layer_norm_rms_epsilon", eps.clone()),
+            "BadKey { key: \"llama.attention.layer_norm_rms_epsilon\"",
+        );
+    }
     check(
         &|f| {
             f.set("llama.rope.scaling.type", KeyValue::Text("yarn".into()));
