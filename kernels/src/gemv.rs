@@ -160,6 +160,7 @@ pub fn late_forms() -> Vec<Form> {
 pub struct Arms {
     float: Launch,
     packed: Option<[Launch; 2]>,
+    group: u32,
     offset: bool,
     cases: fn() -> Vec<Variant>,
 }
@@ -173,6 +174,7 @@ impl Arms {
         Arms {
             float: float::<F>,
             packed: None,
+            group: 0,
             offset: false,
             cases: || variants::<F, _>(Arm::Float, float::<F>, Gemv::<F>::new),
         }
@@ -202,12 +204,17 @@ impl Arms {
             [offset_each::variants::<F>(), float, one, two].concat()
         };
         let packed = Some([one_plane::<F>, two_planes::<F>]);
-        Arms { float: float::<F>, packed, offset: F::OFFSET, cases: all }
+        Arms { float: float::<F>, packed, group: F::GROUP, offset: F::OFFSET, cases: all }
     }
 
     /// Whether it has packed lanes.
     pub fn is_packed(&self) -> bool {
         self.packed.is_some()
+    }
+
+    /// Elements that share a scale of packed lanes, `PackedFormat::GROUP`; 0 without.
+    pub fn group(&self) -> u32 {
+        self.group
     }
 
     /// Whether packed lanes come with offsets, as `PackedFormat::OFFSET` says.

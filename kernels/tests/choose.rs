@@ -89,7 +89,16 @@ fn every_device_and_shape_has_its_arm_and_tile() {
     ];
     for (unit, packed, shape, caps, expected) in table {
         let choice = choose(
-            Traits { unit, packed, first: Plane::unit(16), planes: 2, table: 0, others: 0, entry: 1 },
+            Traits {
+                unit,
+                packed,
+                first: Plane::unit(16),
+                planes: 2,
+                table: 0,
+                others: 0,
+                entry: 1,
+                group: 32,
+            },
             shape,
             caps,
         );
@@ -106,7 +115,7 @@ fn lanes_of_plain_weights_own_few_rows_and_ask_for_a_round_ahead_where_rows_of_x
     let desktop = device("subgroups of 32", (32, 32), true);
     let found = |first, packed, rows| {
         let first = Plane::unit(first);
-        let traits = Traits { unit: 4, packed, first, planes: 1, table: 0, others: 0, entry: 1 };
+        let traits = Traits { unit: 4, packed, first, planes: 1, table: 0, others: 0, entry: 1, group: 32 };
         let shape = Shape { exact: Exact::Float, ..shape(rows, 4096) };
         let tile = choose(traits, shape, &desktop).tile;
         (tile.rows, tile.ahead, tile.local)
@@ -123,8 +132,16 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     let phone = DeviceCaps { limits: Limits { max_workgroup_bytes: 16384, ..caps.limits }, ..caps.clone() };
     let on = |caps, table, exact, rows| {
         let shape = Shape { exact, ..shape(rows, 4096) };
-        let format =
-            Traits { unit: 32, packed: true, first: Plane::unit(16), planes: 2, table, others: 0, entry: 1 };
+        let format = Traits {
+            unit: 32,
+            packed: true,
+            first: Plane::unit(16),
+            planes: 2,
+            table,
+            others: 0,
+            entry: 1,
+            group: 32,
+        };
         let tile = choose(format, shape, caps).tile;
         (tile.lanes, tile.rows, tile.ahead, tile.local, tile.copies)
     };
@@ -143,10 +160,11 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
         table: 256,
         others: 256,
         entry: 1,
+        group: 32,
     };
     assert_eq!([&caps, &phone].map(|caps| choose(two, shape(1, 4096), caps).tile.copies), [16, 1]);
     assert_eq!(on(&caps, 0, Exact::One, 1), (64, 2, 0, 256, 1));
-    assert_eq!(on(&caps, 0, Exact::One, 8), (64, 8, 0, 128, 1));
+    assert_eq!(on(&caps, 0, Exact::One, 8), (64, 4, 0, 64, 1));
 }
 
 /// As the record 2026-11-30-h200-codebook measured it.
@@ -155,7 +173,7 @@ fn tables_have_tiles_for_the_workgroups_of_a_launch_and_thin_units_are_read_ahea
     let caps = device("any", (32, 32), true);
     let on = |first, table, shape| {
         let tile = choose(
-            Traits { unit: 32, packed: true, first, planes: 2, table, others: 0, entry: 1 },
+            Traits { unit: 32, packed: true, first, planes: 2, table, others: 0, entry: 1, group: 32 },
             shape,
             &caps,
         )
@@ -179,8 +197,12 @@ fn known_rounds_are_asked_for_at_once() {
     let of = |planes, table, exact, rows, k| {
         let shape = Shape { exact, ..shape(rows, k) };
         let first = Plane::unit(16);
-        choose(Traits { unit: 32, packed: true, first, planes, table, others: 0, entry: 1 }, shape, &caps)
-            .tile
+        choose(
+            Traits { unit: 32, packed: true, first, planes, table, others: 0, entry: 1, group: 32 },
+            shape,
+            &caps,
+        )
+        .tile
     };
     let rounds = |table, exact, rows, k| of(3, table, exact, rows, k).rounds;
     assert_eq!([2048, 4096, 12288, 4096 + 256, 1024].map(|k| rounds(0, Exact::Two, 1, k)), [2, 1, 0, 0, 0]);
@@ -192,8 +214,16 @@ fn known_rounds_are_asked_for_at_once() {
     assert_eq!([2048, 4096, 12288].map(|k| rounds(0, Exact::One, 8, k)), [1, 0, 0]);
     assert_eq!([2048, 4096, 12288].map(|k| rounds(256, Exact::One, 8, k)), [2, 0, 0]);
     // Units of many bytes have their round told too, and fewer rows where there are eight.
-    let large =
-        Traits { unit: 32, packed: true, first: Plane::unit(32), planes: 2, table: 0, others: 0, entry: 1 };
+    let large = Traits {
+        unit: 32,
+        packed: true,
+        first: Plane::unit(32),
+        planes: 2,
+        table: 0,
+        others: 0,
+        entry: 1,
+        group: 32,
+    };
     let of_large = |exact, k| choose(large, Shape { exact, ..shape(8, k) }, &caps).tile;
     assert_eq!((of_large(Exact::Two, 4096).rounds, of_large(Exact::One, 4096).rows), (1, 4));
     assert_eq!(rounds(256, Exact::Two, 8, 4096), 0);
@@ -246,6 +276,7 @@ fn rows_of_a_multiprocessor_share_a_small_table_where_there_is_room() {
             table: 256,
             others: 0,
             entry: 1,
+            group: 32,
         };
         let choice = choose(format, shape, caps);
         let t = choice.tile;
@@ -260,8 +291,16 @@ fn rows_of_a_multiprocessor_share_a_small_table_where_there_is_room() {
 fn thin_units_are_asked_for_at_once_or_in_steps() {
     let caps = device("any", (32, 32), true);
     let told = |unit, exact, rows, k| {
-        let thin =
-            Traits { unit, packed: true, first: Plane::unit(8), planes: 2, table: 0, others: 0, entry: 1 };
+        let thin = Traits {
+            unit,
+            packed: true,
+            first: Plane::unit(8),
+            planes: 2,
+            table: 0,
+            others: 0,
+            entry: 1,
+            group: 32,
+        };
         let tile = choose(thin, Shape { exact, ..shape(rows, k) }, &caps).tile;
         (tile.lanes, tile.rows, tile.local, tile.rounds, tile.walk)
     };
@@ -270,10 +309,39 @@ fn thin_units_are_asked_for_at_once_or_in_steps() {
     assert_eq!(ks.map(|k| told(32, Exact::Two, 1, k)), one);
     let two = [(32, 4, 64, 1, 1), (64, 4, 64, 1, 1), (64, 4, 64, 3, 1), (64, 4, 128, 0, 0)];
     assert_eq!(ks.map(|k| told(64, Exact::Two, 1, k)), two);
-    assert_eq!(told(32, Exact::One, 1, 4096).3, 0);
     // Several rows of x: none.
     assert_eq!(ks.map(|k| told(32, Exact::Two, 8, k)), [(64, 4, 128, 0, 0); 4]);
     assert_eq!(told(64, Exact::Two, 8, 4096).3, 0);
+}
+
+/// As the record 2026-12-01-h200-rows-of-bytes measured it.
+#[test]
+fn rows_of_bytes_have_a_round_told_and_several_of_them_few_rows_of_weights() {
+    let caps = device("any", (32, 32), true);
+    let ks = [2048, 4096, 12288, 4096 + 256];
+    let of = |(bytes, unit, group): (u32, u32, u32), rows| {
+        let first = Plane::unit(bytes);
+        let format = Traits { unit, packed: true, first, planes: 3, table: 0, others: 0, entry: 1, group };
+        ks.map(|k| {
+            let choice = choose(format, Shape { exact: Exact::One, ..shape(rows, k) }, &caps);
+            let t = choice.tile;
+            assert!(tiles(format, choice.arm).contains(&t), "{t:?}");
+            (t.lanes, t.rows, t.local, t.rounds)
+        })
+    };
+    let (wide, halved, thin, broad) = ((16, 32, 32), (16, 32, 16), (8, 32, 16), (32, 32, 32));
+    let told = |lanes, rows, local, rounds: [u32; 4]| rounds.map(|n| (lanes, rows, local, n));
+    assert_eq!([wide, halved, thin].map(|format| of(format, 1)), [told(64, 2, 256, [1, 0, 0, 0]); 3]);
+    assert_eq!(of(broad, 1)[0], (64, 2, 256, 1));
+    assert_eq!(of(broad, 1)[1..], told(128, 2, 256, [0, 1, 0, 0])[1..]);
+    // Several rows of x: less beside a unit of one group, two rounds of thin units.
+    assert_eq!(of(wide, 8), told(64, 4, 64, [1, 0, 0, 0]));
+    assert_eq!(of(halved, 8), told(64, 4, 128, [1, 0, 0, 0]));
+    assert_eq!(of(thin, 8), told(64, 4, 128, [1, 2, 0, 0]));
+    assert_eq!(of(broad, 8)[0], (64, 4, 128, 1));
+    assert_eq!(of(broad, 8)[1..], told(128, 4, 128, [0, 1, 0, 0])[1..]);
+    // A unit of several blocks is told none.
+    assert_eq!(of((8, 64, 32), 8).map(|t| t.3), [0; 4]);
 }
 
 /// As the record 2026-11-30-h200-wide-rows measured it.
@@ -281,8 +349,16 @@ fn thin_units_are_asked_for_at_once_or_in_steps() {
 fn lanes_own_more_rows_of_light_thin_units_where_a_launch_has_many() {
     let caps = device("any", (32, 32), true);
     let on = |unit, planes, m, k| {
-        let thin =
-            Traits { unit, packed: true, first: Plane::unit(8), planes, table: 0, others: 0, entry: 1 };
+        let thin = Traits {
+            unit,
+            packed: true,
+            first: Plane::unit(8),
+            planes,
+            table: 0,
+            others: 0,
+            entry: 1,
+            group: 32,
+        };
         let choice = choose(thin, Shape { m, ..shape(1, k) }, &caps);
         let t = choice.tile;
         assert!(tiles(thin, choice.arm).contains(&t), "{t:?}");
@@ -301,7 +377,7 @@ fn three_rounds_of_wide_units_are_told_where_a_unit_is_heavy_or_rows_are_few() {
     let caps = device("any", (32, 32), true);
     let on = |bytes, planes, m| {
         let first = Plane::unit(bytes);
-        let wide = Traits { unit: 32, packed: true, first, planes, table: 0, others: 0, entry: 1 };
+        let wide = Traits { unit: 32, packed: true, first, planes, table: 0, others: 0, entry: 1, group: 32 };
         let choice = choose(wide, Shape { m, ..shape(1, 12288) }, &caps);
         let t = choice.tile;
         assert!(tiles(wide, choice.arm).contains(&t), "{t:?}");
@@ -327,6 +403,7 @@ fn thin_units_with_a_small_table_have_more_lanes() {
             table: 256,
             others: 0,
             entry: 1,
+            group: 32,
         };
         let tile = choose(format, shape, &caps).tile;
         (tile.lanes, tile.rows, tile.local, tile.rounds, tile.walk)
@@ -369,8 +446,16 @@ fn lanes_walk_over_their_units_where_a_table_is_long() {
         (&caps, 3, 2048, Shape { exact: Exact::One, ..shape(8, 4096) }, (4, 128, 1, 2, 0)),
     ];
     for (caps, planes, table, shape, expected) in table {
-        let format =
-            Traits { unit: 32, packed: true, first: Plane::unit(8), planes, table, others: 0, entry: 1 };
+        let format = Traits {
+            unit: 32,
+            packed: true,
+            first: Plane::unit(8),
+            planes,
+            table,
+            others: 0,
+            entry: 1,
+            group: 32,
+        };
         let choice = choose(format, shape, caps);
         let t = choice.tile;
         assert_eq!((t.rows, t.local, t.copies, t.rounds, t.walk), expected, "{shape:?}: {}", choice.reason());

@@ -17,8 +17,8 @@ use crate::{
 pub(super) const LANES: [u32; 4] = [128, 64, 32, 8];
 /// Rows of W per lane group: their blocks of x are read once.
 const ROWS: u32 = 4;
-/// The same for rows of x of one plane, a single one and, on 64 lanes whose units take few bytes, several.
-const ROWS_OF_BYTES: (u32, u32) = (2, 8);
+/// The same for a single row of x of one plane.
+const ROWS_OF_BYTES: u32 = 2;
 /// Rows of x at once, where there is more than one.
 pub(super) const COLS: u32 = 8;
 /// Invocations of a workgroup, at least.
@@ -76,6 +76,8 @@ pub(crate) const SUBGROUP: u32 = 32;
 pub struct Traits {
     /// Elements of a unit.
     pub unit: u32,
+    /// Elements that share a scale, where it has packed lanes.
+    pub group: u32,
     /// Whether it has packed lanes.
     pub packed: bool,
     /// Its first plane.
@@ -98,7 +100,9 @@ impl Traits {
         let others = tables.map(|plane| plane.bytes / 4).sum();
         let first = F::PLANES.first().copied().unwrap_or(Plane::unit(4));
         let planes = F::PLANES.iter().filter(|plane| !plane.is_table()).count() as u32;
-        Traits { unit: F::UNIT, packed: F::arms().is_packed(), first, planes, table, others, entry }
+        let (unit, arms) = (F::UNIT, F::arms());
+        let (packed, group) = (arms.is_packed(), arms.group());
+        Traits { unit, group, packed, first, planes, table, others, entry }
     }
 
     /// Whether a unit takes so few bytes that a round's loads leave the memory idle: the next round's go with them.
@@ -116,14 +120,24 @@ impl Traits {
         (1..=SMALL).contains(&self.table)
     }
 
+    /// Whether that holds, and a unit meets one block of x.
+    fn is_thin_of_block(self) -> bool {
+        self.is_thin() && self.unit == BLOCK
+    }
+
     /// Whether its units take many bytes and no table.
     fn is_wide(self) -> bool {
         self.table == 0 && !self.is_thin()
     }
 
+    /// Whether its units take more than that.
+    fn is_broad(self) -> bool {
+        self.is_wide() && self.first.bytes > NARROW
+    }
+
     /// Whether a unit without a table takes more bytes or planes than a few.
     fn is_heavy(self) -> bool {
-        self.is_wide() && (self.first.bytes > NARROW || self.planes > PLANES_OF_HEAVY)
+        self.is_broad() || self.is_wide() && self.planes > PLANES_OF_HEAVY
     }
 
     /// Whether its first table is more than that.
@@ -223,6 +237,7 @@ fn lanes(format: Traits, arm: Arm) -> impl Iterator<Item = u32> {
     let most = match (format.table, arm) {
         (0, Arm::Dot4(Planes::Two)) if format.is_thin() => 64,
         (0, Arm::Float | Arm::Dot4(Planes::Two)) => 128,
+        _ if format.is_broad() => 128,
         _ => 64,
     };
     LANES.into_iter().filter(move |lanes| *lanes <= most)
@@ -305,17 +320,22 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
         }
         _ if format.is_long() => const { &[known(64, 1, 4), known(64, 2, 4), known(64, 6, 4)] },
         Planes::Two if format.is_wide() => const { &[known(32, 2, 0), known(128, 1, 0), known(128, 3, 4)] },
+        Planes::One if format.is_broad() => const { &[known(64, 1, 0), known(128, 1, 0)] },
+        Planes::One if format.is_thin_of_block() => const { &[known(64, 1, 0), known(64, 2, 0)] },
         Planes::One if format.is_wide() => const { &[known(64, 1, 0)] },
         _ => &[],
     }
 }
 
 /// Whether a tile of so many rows of x tells its rounds. For several it was measured to pay where each lane has a unit of
-/// weights without a table, and of one plane where a table is filled; each round is that much code.
+/// weights without a table, and of one plane where a table is filled or units are thin; each round is that much code.
 fn is_told(format: Traits, arm: Arm, known: Rounds, cols: u32) -> bool {
-    let bytes = arm == Arm::Dot4(Planes::One);
-    let whole = format.is_wide() && known.rounds == 1 && (bytes || known.lanes == LANES[0]);
-    cols == 1 || whole || bytes && format.table > 0 && known.rounds <= FEW_ROUNDS
+    match arm {
+        // More rounds of one row are faster alone and slower between other kernels, whose code they push out.
+        Arm::Dot4(Planes::One) if format.table == 0 => known.rounds == 1 || cols > 1,
+        Arm::Dot4(Planes::One) => cols == 1 || known.rounds <= FEW_ROUNDS,
+        _ => cols == 1 || format.is_wide() && known.rounds == 1 && known.lanes == LANES[0],
+    }
 }
 
 /// Copies of a long table for the lane groups of a tile, where a device has room.
@@ -359,6 +379,9 @@ fn told_tiles(format: Traits, arm: Arm, tile: Tile, Rounds { rounds, walk, .. }:
         return vec![Tile { rounds, rows: tile.rows.min(ROWS), ..tile }];
     }
     let told = Tile { rounds, walk, ..tile };
+    if arm == Arm::Dot4(Planes::One) && format.table == 0 {
+        return vec![told];
+    }
     if format.is_thin() {
         let told = Tile { local: if walk > 0 { LOCAL } else { told.local }, ..told };
         let (rows, at_once) = ROWS_OF_THIN;
@@ -417,8 +440,7 @@ fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u3
     // A row of x beside weights of wide numbers: more lane groups of fewer rows have more of these on their way.
     let lone = plain && cols == 1 && lanes == LANES[0];
     let rows = match (bytes && !table, cols) {
-        (true, 1) => ROWS_OF_BYTES.0,
-        (true, _) if lanes == 64 && format.first.bytes <= NARROW => ROWS_OF_BYTES.1,
+        (true, 1) => ROWS_OF_BYTES,
         (_, 1) if lone && format.is_whole() => 1,
         (_, 1) if lone => FEW_ROWS,
         (_, COLS) if lanes == LANES[3] || format.is_whole() => FEW_ROWS,
@@ -430,8 +452,11 @@ fn tile(format: Traits, arm: Arm, (lanes, cols): (u32, u32), subgroup: Option<u3
     // Where rows of x are several, what a lane does with them is long enough to wait for numbers that are wide.
     let ahead = u32::from(thin || plain && cols > 1 || cols == 1 && table && arm != Arm::Float);
     let small = has_copies(format, arm, cols);
+    // Rows of x of one plane beside a unit of one group leave a lane room for more workgroups.
+    let short = bytes && cols > 1 && format.is_wide() && !format.is_broad() && format.group == BLOCK;
     let local = match lanes {
         _ if wide => WIDE,
+        64 if short => LOCAL,
         _ if thin || cols > 1 && lanes == LANES[1] => 2 * LOCAL,
         _ => LOCAL.max(lanes),
     };
