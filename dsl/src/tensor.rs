@@ -96,9 +96,9 @@ pub fn plane_offsets(planes: &[Plane], n_units: u64) -> (Vec<u64>, u64) {
     label = "a format implements `TensorFormat` in its own file"
 )]
 pub trait TensorFormat: 'static {
-    /// Elements per block.
+    /// Elements per block, a power of two.
     const BLK: u32;
-    /// Elements per unit.
+    /// Elements per unit, a power of two of 4 or more; 32 or 64 where lanes are packed.
     const UNIT: u32;
     /// The planes, wide ones first.
     const PLANES: &'static [Plane];

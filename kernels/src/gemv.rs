@@ -185,8 +185,8 @@ impl Arms {
         const {
             assert!(F::GROUP == 16 || F::GROUP == 32, "`GROUP`, elements that share a scale, is 16 or 32");
             assert!(
-                F::UNIT.is_multiple_of(32),
-                "`UNIT` of a packed format is whole blocks of 32 elements of x"
+                F::UNIT == 32 || F::UNIT == 64,
+                "`UNIT` of a packed format is 32 or 64: blocks of x are 32"
             );
             assert!(
                 F::OFFSET || F::CENTER.is_none(),

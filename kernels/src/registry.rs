@@ -64,6 +64,11 @@ pub struct FormatRow {
     dequantize: fn(&[u8], &mut [f32]),
 }
 
+/// Whether kernels can share out rows of such blocks and units: without a rest whatever the tile.
+const fn units_fit(block: u32, unit: u32) -> bool {
+    block.is_power_of_two() && unit.is_power_of_two() && unit >= 4
+}
+
 impl FormatRow {
     fn of<F: Format>() -> Self {
         const {
@@ -72,8 +77,8 @@ impl FormatRow {
                 "`BLK` is the elements of a block, as `GEOMETRY` has them"
             );
             assert!(
-                F::BLK.is_multiple_of(F::UNIT) || F::UNIT.is_multiple_of(F::BLK),
-                "`UNIT` divides `BLK` or is a multiple of it"
+                units_fit(F::BLK, F::UNIT),
+                "`UNIT` and `BLK` are powers of two, `UNIT` at least 4: kernels share rows out among lanes and tiles by them"
             );
         }
         let arms = F::arms();
@@ -307,5 +312,16 @@ mod tests {
             }
         }
         assert_eq!(registry.formats().count(), Registry::builtin().formats().count());
+    }
+
+    #[test]
+    fn blocks_and_units_that_rows_cannot_be_shared_out_by_are_refused() {
+        for (block, unit) in [(1, 4), (1, 8), (32, 32), (64, 32), (256, 64), (32, 64)] {
+            assert!(units_fit(block, unit), "{block} and {unit}");
+        }
+        // Three units a block and units of 24 or 40 elements gave wrong products.
+        for (block, unit) in [(96, 32), (24, 24), (40, 40), (96, 96), (66, 66), (33, 33), (64, 2), (32, 0)] {
+            assert!(!units_fit(block, unit), "{block} and {unit}");
+        }
     }
 }

@@ -147,10 +147,10 @@ impl Format for {ty} {{
 
 #[device]
 impl TensorFormat for {ty} {{
-    // FILL IN: elements of a block, as in `GEOMETRY`.
+    // FILL IN: elements of a block, as in `GEOMETRY`, a power of two.
     const BLK: u32 = 32;
-    // FILL IN: elements that an invocation takes at once, a divisor or a multiple of `BLK`: 32 or 64 of a packed format,
-    // else as many as a load of 16 bytes brings.
+    // FILL IN: elements that an invocation takes at once, a power of two: 32 or 64 of a packed format, else as many as a
+    // load of 16 bytes brings, 4 at least.
     const UNIT: u32 = 32;
     // FILL IN: the bytes of a unit in each plane, the widest first; fields of a whole block are `Plane::block`.
     const PLANES: &'static [Plane] = &[Plane::unit(32), Plane::unit(2)];
