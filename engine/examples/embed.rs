@@ -3,7 +3,7 @@
 //! `kiln-engine` reads files and runs models, `kiln-kernels` has the registry of formats, `kiln-runtime` the devices.
 //! A single conversation is shorter: `kiln_engine::session::Session` keeps its ids and streams its text.
 
-use std::{error::Error, path::Path};
+use std::{error::Error, path::Path, process::ExitCode};
 
 use kiln_engine::{
     forward::Choice,
@@ -28,7 +28,17 @@ struct Text {
     ids: Vec<u32>,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("embed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [path, texts @ ..] = &args[..] else { return Err("usage: embed MODEL TEXT...".into()) };
 
