@@ -25,6 +25,13 @@ const HELD_ROWS: u32 = 4;
 /// Lanes of a row that are many, where there are more.
 const MANY_LANES: u32 = 64;
 
+/// Invocations of a workgroup where each fills a table first, or has few rows for a lane group.
+pub(crate) const WIDE: u32 = 256;
+/// Copies of a small table, where a device has room: lanes that look up at once meet less often in a bank.
+pub(crate) const COPIES: u32 = 16;
+/// The same where many rows share a table: lanes of a subgroup never meet.
+pub(crate) const MOST: u32 = 32;
+
 /// Bytes of workgroup memory that every device has.
 const EVERYWHERE: u32 = 16384;
 
@@ -89,14 +96,20 @@ impl Tile {
         if told { self } else { self.untold() }
     }
 
-    /// The same for rows of any number of units: a lane holds one of each row at once then. Many lanes of a row are two
-    /// groups in a workgroup at most: 768 invocations took 24 to 50 % longer on an H200.
+    /// The same for rows of any number of units: a lane holds one of each row at once then, and another is on its way at
+    /// most. Many lanes of a row are two groups in a workgroup at most: 768 invocations took 24 to 50 % longer on an H200,
+    /// and many rows that share a table cost a model 4 to 8 % of its tokens.
     pub(crate) fn untold(self) -> Self {
-        let walks = self.walk > 0;
-        let rows = if walks { self.rows.min(HELD_ROWS) } else { self.rows };
-        let local =
-            if walks && self.lanes > MANY_LANES { self.local.min(2 * self.lanes) } else { self.local };
-        Tile { rows, rounds: 0, walk: 0, local, ..self }
+        let Tile { rows, ahead, local, copies, .. } = self;
+        if self.walk == 0 {
+            return Tile { rounds: 0, ..self };
+        }
+        let (local, copies) = match copies {
+            MOST => (WIDE, COPIES),
+            _ if self.lanes > MANY_LANES => (local.min(2 * self.lanes), copies),
+            _ => (local, copies),
+        };
+        Tile { rows: rows.min(HELD_ROWS), ahead: ahead.min(1), rounds: 0, walk: 0, local, copies, ..self }
     }
 
     /// Sums that an invocation carries.
@@ -466,5 +479,38 @@ fn store(
                 y[at] = if comptime!(form.add) { y[at] + with_bias } else { with_bias };
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the record 2026-12-01-h200-told-rounds measured it in models.
+    #[test]
+    fn without_told_rounds_few_rows_share_a_table_and_little_is_ahead() {
+        let shared = Tile {
+            lanes: 32,
+            rows: 8,
+            cols: 1,
+            ahead: 1,
+            rounds: 4,
+            walk: 2,
+            apart: false,
+            local: 768,
+            copies: MOST,
+            subgroup: None,
+        };
+        let of = |tile: Tile| {
+            let Tile { rows, ahead, rounds, walk, local, copies, .. } = tile.untold();
+            ((rows, ahead, rounds, walk), (local, copies))
+        };
+        assert_eq!(of(shared), ((4, 1, 0, 0), (256, 16)));
+        let long = Tile { lanes: 64, ahead: 2, copies: 1, local: 512, ..shared };
+        assert_eq!(of(long), ((4, 1, 0, 0), (512, 1)));
+        assert_eq!(of(Tile { lanes: 128, ..long }), ((4, 1, 0, 0), (256, 1)));
+        // What asks for everything at once was measured as it is.
+        let at_once = Tile { rows: 4, ahead: 0, walk: 0, rounds: 1, ..long };
+        assert_eq!(of(at_once), ((4, 0, 0, 0), (512, 1)));
     }
 }

@@ -10,7 +10,7 @@ use super::{Arm, Choice, Exact, Shape};
 use crate::{
     Format,
     activations::{BLOCK, Planes},
-    arms::{Ends, Form, Tile},
+    arms::{COPIES, Ends, Form, MOST, Tile, WIDE},
 };
 
 /// Units of a row that make all lanes of a row worth their fold.
@@ -23,12 +23,6 @@ const ROWS_OF_BYTES: u32 = 2;
 pub(super) const COLS: u32 = 8;
 /// Invocations of a workgroup, at least.
 const LOCAL: u32 = 64;
-/// The same where each workgroup fills a table first, or has few rows for a lane group.
-const WIDE: u32 = 256;
-/// Copies of a small table, where a device has room: lanes that look up at once meet less often in a bank.
-const COPIES: u32 = 16;
-/// The same where many rows share a table: lanes of a subgroup never meet.
-const MOST: u32 = 32;
 /// Rows of a lane group and invocations of a workgroup that many rows share a table in.
 const MANY: [(u32, u32); 5] = [(8, 768), (4, 768), (4, 512), (2, 768), (2, 512)];
 /// Multiprocessors that such workgroups are spread over: an H200's, for no device says how many it has.
@@ -310,7 +304,7 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
         Planes::Two if format.is_thin() && format.unit > BLOCK => {
             const { &[known(32, 1, 1), known(64, 1, 1), known(64, 3, 1)] }
         }
-        // Six rounds are faster alone and 3 % slower in a model, where other kernels push their code out.
+        // Six rounds are faster alone, and a model slower that comes to their code once a step.
         Planes::Two if format.is_thin() => const { &[known(64, 1, 0), known(64, 2, 0)] },
         Planes::Two if format.is_longest() && format.entry > 1 => {
             const { &[known(64, 1, 2), known(128, 1, 1), known(128, 3, 1)] }
@@ -332,7 +326,7 @@ fn known_rounds(format: Traits, arm: Arm) -> &'static [Rounds] {
 /// weights without a table, and of one plane where a table is filled or units are thin; each round is that much code.
 fn is_told(format: Traits, arm: Arm, known: Rounds, cols: u32) -> bool {
     match arm {
-        // More rounds of one row are faster alone and slower between other kernels, whose code they push out.
+        // More rounds of one row are faster alone, and a model is slower by them: it comes to much code rarely.
         Arm::Dot4(Planes::One) if format.table == 0 => known.rounds == 1 || cols > 1,
         Arm::Dot4(Planes::One) => cols == 1 || known.rounds <= FEW_ROUNDS,
         _ => cols == 1 || format.is_wide() && known.rounds == 1 && known.lanes == LANES[0],
