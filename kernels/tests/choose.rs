@@ -17,6 +17,18 @@ use kiln_kernels::{
 
 const DOT: Capability = Capability::DotProductInput4x8BitPacked;
 
+/// A format with packed lanes and units of 16 bytes and a scale.
+const PACKED: Traits = Traits {
+    unit: 32,
+    packed: true,
+    first: Plane::unit(16),
+    planes: 2,
+    table: 0,
+    others: 0,
+    entry: 1,
+    group: 32,
+};
+
 /// A device by what a choice looks at: subgroup sizes, and whether it has an integer dot product.
 fn device(name: &str, subgroup_sizes: (u32, u32), dot: bool) -> DeviceCaps {
     let capabilities: BTreeSet<Capability> =
@@ -88,20 +100,7 @@ fn every_device_and_shape_has_its_arm_and_tile() {
         (32, true, shape(1, 4096), &old, (Float, 128, 1, Some(32))),
     ];
     for (unit, packed, shape, caps, expected) in table {
-        let choice = choose(
-            Traits {
-                unit,
-                packed,
-                first: Plane::unit(16),
-                planes: 2,
-                table: 0,
-                others: 0,
-                entry: 1,
-                group: 32,
-            },
-            shape,
-            caps,
-        );
+        let choice = choose(Traits { unit, packed, ..PACKED }, shape, caps);
         let tile = choice.tile;
         let found = (choice.arm, tile.lanes, tile.cols, tile.subgroup);
         assert_eq!(found, expected, "{}, {shape:?}: {}", caps.name, choice.reason());
@@ -115,7 +114,7 @@ fn lanes_of_plain_weights_own_few_rows_and_ask_for_a_round_ahead_where_rows_of_x
     let desktop = device("subgroups of 32", (32, 32), true);
     let found = |first, packed, rows| {
         let first = Plane::unit(first);
-        let traits = Traits { unit: 4, packed, first, planes: 1, table: 0, others: 0, entry: 1, group: 32 };
+        let traits = Traits { unit: 4, packed, first, planes: 1, ..PACKED };
         let shape = Shape { exact: Exact::Float, ..shape(rows, 4096) };
         let tile = choose(traits, shape, &desktop).tile;
         (tile.rows, tile.ahead, tile.local)
@@ -132,16 +131,7 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     let phone = DeviceCaps { limits: Limits { max_workgroup_bytes: 16384, ..caps.limits }, ..caps.clone() };
     let on = |caps, table, exact, rows| {
         let shape = Shape { exact, ..shape(rows, 4096) };
-        let format = Traits {
-            unit: 32,
-            packed: true,
-            first: Plane::unit(16),
-            planes: 2,
-            table,
-            others: 0,
-            entry: 1,
-            group: 32,
-        };
+        let format = Traits { table, ..PACKED };
         let tile = choose(format, shape, caps).tile;
         (tile.lanes, tile.rows, tile.ahead, tile.local, tile.copies)
     };
@@ -152,16 +142,7 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
     assert_eq!(on(&phone, 256, Exact::Two, 1), (32, 2, 1, 256, 1));
     assert_eq!(on(&caps, 256, Exact::Two, 8), (32, 4, 0, 64, 1));
     // A second table leaves the first its copies where a device has 32 KiB.
-    let two = Traits {
-        unit: 32,
-        packed: true,
-        first: Plane::unit(8),
-        planes: 3,
-        table: 256,
-        others: 256,
-        entry: 1,
-        group: 32,
-    };
+    let two = Traits { first: Plane::unit(8), planes: 3, table: 256, others: 256, ..PACKED };
     assert_eq!([&caps, &phone].map(|caps| choose(two, shape(1, 4096), caps).tile.copies), [16, 1]);
     assert_eq!(on(&caps, 0, Exact::One, 1), (64, 2, 0, 256, 1));
     assert_eq!(on(&caps, 0, Exact::One, 8), (64, 4, 0, 64, 1));
@@ -172,12 +153,7 @@ fn tables_and_rows_of_bytes_have_tiles_of_their_own() {
 fn tables_have_tiles_for_the_workgroups_of_a_launch_and_thin_units_are_read_ahead() {
     let caps = device("any", (32, 32), true);
     let on = |first, table, shape| {
-        let tile = choose(
-            Traits { unit: 32, packed: true, first, planes: 2, table, others: 0, entry: 1, group: 32 },
-            shape,
-            &caps,
-        )
-        .tile;
+        let tile = choose(Traits { first, table, ..PACKED }, shape, &caps).tile;
         (tile.lanes, tile.rows, tile.ahead, tile.local)
     };
     let of = |m, k| Shape { m, ..shape(1, k) };
@@ -197,12 +173,7 @@ fn known_rounds_are_asked_for_at_once() {
     let of = |planes, table, exact, rows, k| {
         let shape = Shape { exact, ..shape(rows, k) };
         let first = Plane::unit(16);
-        choose(
-            Traits { unit: 32, packed: true, first, planes, table, others: 0, entry: 1, group: 32 },
-            shape,
-            &caps,
-        )
-        .tile
+        choose(Traits { first, planes, table, ..PACKED }, shape, &caps).tile
     };
     let rounds = |table, exact, rows, k| of(3, table, exact, rows, k).rounds;
     assert_eq!([2048, 4096, 12288, 4096 + 256, 1024].map(|k| rounds(0, Exact::Two, 1, k)), [2, 1, 0, 0, 0]);
@@ -214,16 +185,7 @@ fn known_rounds_are_asked_for_at_once() {
     assert_eq!([2048, 4096, 12288].map(|k| rounds(0, Exact::One, 8, k)), [1, 0, 0]);
     assert_eq!([2048, 4096, 12288].map(|k| rounds(256, Exact::One, 8, k)), [2, 0, 0]);
     // Units of many bytes have their round told too, and fewer rows where there are eight.
-    let large = Traits {
-        unit: 32,
-        packed: true,
-        first: Plane::unit(32),
-        planes: 2,
-        table: 0,
-        others: 0,
-        entry: 1,
-        group: 32,
-    };
+    let large = Traits { first: Plane::unit(32), ..PACKED };
     let of_large = |exact, k| choose(large, Shape { exact, ..shape(8, k) }, &caps).tile;
     assert_eq!((of_large(Exact::Two, 4096).rounds, of_large(Exact::One, 4096).rows), (1, 4));
     assert_eq!(rounds(256, Exact::Two, 8, 4096), 0);
@@ -268,16 +230,7 @@ fn rows_of_a_multiprocessor_share_a_small_table_where_there_is_room() {
         (&card, together_few, (32, 4, 64, 1, 0, 0)),
     ];
     for (caps, shape, expected) in table {
-        let format = Traits {
-            unit: 32,
-            packed: true,
-            first: Plane::unit(16),
-            planes: 2,
-            table: 256,
-            others: 0,
-            entry: 1,
-            group: 32,
-        };
+        let format = Traits { table: 256, ..PACKED };
         let choice = choose(format, shape, caps);
         let t = choice.tile;
         let found = (t.lanes, t.rows, t.local, t.copies, t.rounds, t.walk);
@@ -291,16 +244,7 @@ fn rows_of_a_multiprocessor_share_a_small_table_where_there_is_room() {
 fn thin_units_are_asked_for_at_once_or_in_steps() {
     let caps = device("any", (32, 32), true);
     let told = |unit, exact, rows, k| {
-        let thin = Traits {
-            unit,
-            packed: true,
-            first: Plane::unit(8),
-            planes: 2,
-            table: 0,
-            others: 0,
-            entry: 1,
-            group: 32,
-        };
+        let thin = Traits { unit, first: Plane::unit(8), ..PACKED };
         let tile = choose(thin, Shape { exact, ..shape(rows, k) }, &caps).tile;
         (tile.lanes, tile.rows, tile.local, tile.rounds, tile.walk)
     };
@@ -321,7 +265,7 @@ fn rows_of_bytes_have_a_round_told_and_several_of_them_few_rows_of_weights() {
     let ks = [2048, 4096, 12288, 4096 + 256];
     let of = |(bytes, unit, group): (u32, u32, u32), rows| {
         let first = Plane::unit(bytes);
-        let format = Traits { unit, packed: true, first, planes: 3, table: 0, others: 0, entry: 1, group };
+        let format = Traits { unit, first, planes: 3, group, ..PACKED };
         ks.map(|k| {
             let choice = choose(format, Shape { exact: Exact::One, ..shape(rows, k) }, &caps);
             let t = choice.tile;
@@ -349,16 +293,7 @@ fn rows_of_bytes_have_a_round_told_and_several_of_them_few_rows_of_weights() {
 fn lanes_own_more_rows_of_light_thin_units_where_a_launch_has_many() {
     let caps = device("any", (32, 32), true);
     let on = |unit, planes, m, k| {
-        let thin = Traits {
-            unit,
-            packed: true,
-            first: Plane::unit(8),
-            planes,
-            table: 0,
-            others: 0,
-            entry: 1,
-            group: 32,
-        };
+        let thin = Traits { unit, first: Plane::unit(8), planes, ..PACKED };
         let choice = choose(thin, Shape { m, ..shape(1, k) }, &caps);
         let t = choice.tile;
         assert!(tiles(thin, choice.arm).contains(&t), "{t:?}");
@@ -377,7 +312,7 @@ fn three_rounds_of_wide_units_are_told_where_a_unit_is_heavy_or_rows_are_few() {
     let caps = device("any", (32, 32), true);
     let on = |bytes, planes, m| {
         let first = Plane::unit(bytes);
-        let wide = Traits { unit: 32, packed: true, first, planes, table: 0, others: 0, entry: 1, group: 32 };
+        let wide = Traits { first, planes, ..PACKED };
         let choice = choose(wide, Shape { m, ..shape(1, 12288) }, &caps);
         let t = choice.tile;
         assert!(tiles(wide, choice.arm).contains(&t), "{t:?}");
@@ -395,16 +330,7 @@ fn thin_units_with_a_small_table_have_more_lanes() {
     let any = device("any", (32, 32), true);
     let caps = DeviceCaps { limits: Limits { max_workgroup_bytes: 48 << 10, ..any.limits.clone() }, ..any };
     let told = |shape| {
-        let format = Traits {
-            unit: 32,
-            packed: true,
-            first: Plane::unit(8),
-            planes: 3,
-            table: 256,
-            others: 0,
-            entry: 1,
-            group: 32,
-        };
+        let format = Traits { first: Plane::unit(8), planes: 3, table: 256, ..PACKED };
         let tile = choose(format, shape, &caps).tile;
         (tile.lanes, tile.rows, tile.local, tile.rounds, tile.walk)
     };
@@ -446,16 +372,7 @@ fn lanes_walk_over_their_units_where_a_table_is_long() {
         (&caps, 3, 2048, Shape { exact: Exact::One, ..shape(8, 4096) }, (4, 128, 1, 2, 0)),
     ];
     for (caps, planes, table, shape, expected) in table {
-        let format = Traits {
-            unit: 32,
-            packed: true,
-            first: Plane::unit(8),
-            planes,
-            table,
-            others: 0,
-            entry: 1,
-            group: 32,
-        };
+        let format = Traits { first: Plane::unit(8), planes, table, ..PACKED };
         let choice = choose(format, shape, caps);
         let t = choice.tile;
         assert_eq!((t.rows, t.local, t.copies, t.rounds, t.walk), expected, "{shape:?}: {}", choice.reason());
