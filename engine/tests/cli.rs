@@ -104,7 +104,11 @@ fn bad_usage_is_code_2() {
     check_failure(&["logits", "m", "--ids", "1,2", "--last", "3", "--out", "o"], 2, "more than the 2 rows");
     let forced = ["logits", "m", "--ids", "1,2,3", "--forced", "2", "--last", "3", "--out", "o"];
     check_failure(&forced, 2, "more than the 2 rows");
-    check_failure_of_usage(&["logits", "m", "--ids", "1,x", "--out", "o"], "the number of a token");
+    check_failure_of_usage(&["logits", "m", "--ids", "1,x", "--out", "o"], "\"x\" is none");
+    check_failure_of_usage(&["logits", "m", "--ids", " , ", "--out", "o"], "no token ids");
+    check_failure_of_usage(&["run", "m", "--ctx", "-1"], "a whole number of 1 to 2147483648");
+    check_failure_of_usage(&["run", "m", "--top-k", "-1"], "a whole number of 0 or more");
+    check_failure_of_usage(&["chat", "m", "-n", "-1"], "a whole number of 0 or more");
     check_failure_of_usage(&["run", "m", "--temp", "-1"], "a number of 0 or more");
     check_failure_of_usage(&["run", "m", "-n", "-1"], "a whole number of 0 or more");
     check_failure(&["inspect", "m", "--plan", "--device", "reference"], 2, "--plan is of Vulkan devices");
@@ -204,6 +208,65 @@ fn an_id_beyond_the_vocabulary_is_bad_usage() {
     let out = TempFile::new("logits", &[]);
     assert_eq!(logits(["--ids", &last], out.path()).0, 0);
     assert_eq!(std::fs::metadata(out.path()).unwrap().len() as usize, 2 * n_vocab * 4);
+}
+
+#[test]
+fn ids_are_read_as_tokenize_prints_them() {
+    let llama = tiny::all().into_iter().find(|tiny| tiny.name == "llama").unwrap();
+    let (file, out) = (TempFile::new("blanks", &llama.bytes(false)), TempFile::new("rows", &[]));
+    let n_vocab = llama.file().model.graph.n_vocab();
+    for ids in ["1,2", "1 2", "1, 2", " 1\n2,"] {
+        let args = ["logits", file.path(), "--ids", ids, "--device", "reference", "--out", out.path()];
+        assert_eq!(outcome(&args).0, 0, "{ids:?}");
+        assert_eq!(std::fs::metadata(out.path()).unwrap().len() as usize, 2 * n_vocab * 4, "{ids:?}");
+    }
+}
+
+#[test]
+fn no_output_goes_over_a_model() {
+    let llama = tiny::all().into_iter().find(|tiny| tiny.name == "llama").unwrap().bytes(false);
+    let file = TempFile::new("spared", &llama);
+    let logits = ["logits", file.path(), "--ids", "1", "--device", "reference", "--out", file.path()];
+    for args in [&logits[..], &["kernels", "emit", "rms_norm", "--words", file.path()]] {
+        check_failure(args, 2, "is a GGUF file, which would be overwritten");
+    }
+    assert_eq!(std::fs::read(file.path()).unwrap(), llama);
+}
+
+#[test]
+fn texts_may_begin_with_a_hyphen() {
+    let file = TempFile::new("hyphen", &gguf(&[("general.architecture", "parrot")], &[("x.weight", 8)]));
+    for args in [
+        &["run", file.path(), "-p", "- a list"][..],
+        &["run", file.path(), "-p", "--temp"],
+        &["chat", file.path(), "--system", "-x"],
+    ] {
+        check_failure(args, 1, "parrot");
+    }
+    check_failure(&["tokenize", file.path(), "-x"], 1, "no tokenizer");
+}
+
+#[test]
+fn bench_takes_no_context_that_its_tests_do_not_fit() {
+    let llama = tiny::all().into_iter().find(|tiny| tiny.name == "llama").unwrap();
+    let file = TempFile::new("short", &llama.bytes(false));
+    let args = ["bench", file.path(), "-p", "60", "-n", "0", "--ctx", "10"];
+    check_failure(&args, 2, "--ctx 10 is less than the 60 positions");
+}
+
+#[test]
+fn no_terminal_acts_on_what_inspect_shows() {
+    let file = TempFile::new("shown", &gguf(&[("general.architecture", "ll\x1b[2J\nm")], &[("x\x1b", 8)]));
+    let (code, stdout, _) = outcome(&["inspect", file.path(), "--tensors"]);
+    assert_eq!(code, 0);
+    assert!(stdout.contains("declined: architecture `ll\\u{1b}[2J\\nm`"), "{stdout}");
+    assert!(!stdout.contains('\x1b'), "{stdout:?}");
+}
+
+#[test]
+fn a_vocabulary_alone_is_told_as_that() {
+    let file = TempFile::new("alone", &gguf(&[("general.architecture", "llama")], &[]));
+    check_failure(&["run", file.path(), "-p", "hi"], 1, "the file has no tensors");
 }
 
 #[test]

@@ -5,10 +5,12 @@
 #[non_exhaustive]
 pub enum ChatError {
     /// The file has no template, and guessing one would change what the model reads.
-    #[error("the file has no chat template (tokenizer.chat_template); use --raw to give the prompt as it is")]
+    #[error(
+        "the file has no chat template (tokenizer.chat_template); `kiln run --raw` continues a text as it is"
+    )]
     Missing,
     /// The template is not a program we can read.
-    #[error("the chat template does not compile, line {line}: {reason}; use --raw to go without it")]
+    #[error("the chat template does not compile, line {line}: {reason}; `kiln run --raw` goes without it")]
     Compile {
         /// Line in the template, from 1.
         line: usize,
@@ -22,7 +24,7 @@ pub enum ChatError {
         message: String,
     },
     /// The template fails on this conversation.
-    #[error("the chat template fails at line {line}: {reason}; use --raw to go without it")]
+    #[error("the chat template fails at line {line}: {reason}; `kiln run --raw` goes without it")]
     Render {
         /// Line in the template, from 1.
         line: usize,

@@ -71,7 +71,6 @@ pub(super) fn bench(context: &Context, args: &Args) -> Result<(), Failure> {
         ));
     }
     let file = ModelFile::open(&args.model, &context.registry)?;
-    let gpu = args.placement.open(context)?;
     let plan = args.placement.plan_options(&file);
     let options = BenchOptions {
         n_prompt: args.p,
@@ -85,6 +84,13 @@ pub(super) fn bench(context: &Context, args: &Args) -> Result<(), Failure> {
         profile: args.profile,
         falsify: args.falsify,
     };
+    if let Some(ctx) = args.placement.asked_ctx().filter(|ctx| *ctx < options.n_ctx()) {
+        let needed = options.n_ctx();
+        return Err(Failure::Usage(format!(
+            "--ctx {ctx} is less than the {needed} positions that -p, -n and -d need; bench takes these without it"
+        )));
+    }
+    let gpu = args.placement.open(context)?;
     let stages = Stages::default();
     let report = bench::run(&file, &context.registry, &gpu, &options, &|what, done, total| {
         stages.report(what, done, total);

@@ -3,7 +3,7 @@
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
-use super::options::{Placement, Sampling};
+use super::options::{Placement, Sampling, count};
 use super::progress::Bar;
 use super::run::speeds;
 use super::{Context, Failure, output};
@@ -20,10 +20,10 @@ pub(super) struct Args {
     /// GGUF file
     model: PathBuf,
     /// What the model is told before the first turn
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     system: Option<String>,
     /// Most tokens of each answer [default: no limit but the context]
-    #[arg(short, value_name = "N")]
+    #[arg(short, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     n: Option<usize>,
     #[command(flatten)]
     placement: Placement,

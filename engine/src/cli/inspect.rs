@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use kiln_kernels::Registry;
 
+use super::log::visible;
 use super::options::Placement;
 use super::{Context, Failure, output};
 use crate::gguf::{Array, Gguf, Tensor, Value};
@@ -121,7 +122,7 @@ fn model_lines(gguf: &Gguf) -> Vec<String> {
             lines
         }
         Err(declined) => {
-            let reasons = declined.reasons.iter().map(|reason| format!("declined: {reason}"));
+            let reasons = declined.reasons.iter().map(|reason| visible(&format!("declined: {reason}")));
             declined.hyper.iter().map(hyper_line).chain(reasons).collect()
         }
     }
@@ -131,11 +132,11 @@ fn model_lines(gguf: &Gguf) -> Vec<String> {
 fn text_lines(gguf: &Gguf) -> Vec<String> {
     let tokenizer = match Tokenizer::from_gguf(gguf) {
         Ok(t) => format!("tokenizer: {} with {} tokens", t.method_name(), t.n_tokens()),
-        Err(error) => format!("tokenizer declined: {error}"),
+        Err(error) => visible(&format!("tokenizer declined: {error}")),
     };
     let template = match session::chat_template(gguf) {
         Ok(_) => "chat template: compiles".to_owned(),
-        Err(error) => format!("chat template declined: {error}"),
+        Err(error) => visible(&format!("chat template declined: {error}")),
     };
     vec![tokenizer, template]
 }

@@ -11,7 +11,7 @@ use kiln_runtime::{Gpu, RuntimeOptions};
 use kiln_spirv_interp::{InterpOptions, Interpreter, SUBGROUP_SIZES};
 
 use super::options::REFERENCE;
-use super::{Context, Failure, output};
+use super::{Context, Failure, output, spare_models};
 
 /// List kernels, print one as SPIR-V, or check them against their references.
 #[derive(clap::Args)]
@@ -208,6 +208,7 @@ fn emit(registry: &Registry, args: &EmitArgs) -> Result<(), Failure> {
     let kernel = staged(named(registry, &args.name)?)?;
     match &args.words {
         Some(path) => {
+            spare_models(path)?;
             let bytes: Vec<u8> = kernel.words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let what = path.display().to_string();
             std::fs::write(path, bytes).map_err(|source| Failure::File { what, source })

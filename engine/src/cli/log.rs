@@ -17,16 +17,21 @@ pub(super) fn start(level: Level) {
 ///
 /// Control characters, which a file's names may hold, are escaped so that no terminal acts on them.
 pub(super) fn say(line: Arguments<'_>) {
-    let mut text = String::from("kiln: ");
-    for c in line.to_string().chars() {
-        if c.is_control() && c != '\n' {
-            text.extend(c.escape_default());
+    let lines: Vec<String> = line.to_string().split('\n').map(visible).collect();
+    let _ = std::io::stderr().write_all(format!("kiln: {}\n", lines.join("\n")).as_bytes());
+}
+
+/// A text with its control characters escaped.
+pub(super) fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            out.extend(c.escape_default());
         } else {
-            text.push(c);
+            out.push(c);
         }
     }
-    text.push('\n');
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    out
 }
 
 struct Lines {

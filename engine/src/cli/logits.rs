@@ -8,7 +8,7 @@ use clap::builder::RangedU64ValueParser;
 
 use super::options::Placement;
 use super::progress::Bar;
-use super::{Context, Failure};
+use super::{Context, Failure, spare_models};
 use crate::forward::{Forward, ForwardError, feed_windows};
 use crate::session::{Error, ModelFile};
 
@@ -21,9 +21,9 @@ use crate::session::{Error, ModelFile};
 pub(super) struct Args {
     /// GGUF file
     model: PathBuf,
-    /// Token ids, as 1,2,3
-    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id, required_unless_present = "ids_file")]
-    ids: Vec<u32>,
+    /// Token ids, with blanks or commas between them
+    #[arg(long, value_name = "IDS", value_parser = ids_of_text, required_unless_present = "ids_file")]
+    ids: Option<Ids>,
     /// Read the token ids from a file, with blanks or commas between them
     #[arg(long, value_name = "FILE", conflicts_with = "ids")]
     ids_file: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub(super) struct Args {
 pub(super) fn logits(context: &Context, args: &Args) -> Result<(), Failure> {
     let ids = match &args.ids_file {
         Some(path) => ids_of_file(path)?,
-        None => args.ids.clone(),
+        None => args.ids.clone().map_or(Vec::new(), |ids| ids.0),
     };
     let n_prompt = args.forced.unwrap_or(ids.len());
     if n_prompt > ids.len() {
@@ -53,6 +53,7 @@ pub(super) fn logits(context: &Context, args: &Args) -> Result<(), Failure> {
     if let Some(last) = args.last.filter(|last| *last > n_rows) {
         return Err(Failure::Usage(format!("--last {last} is more than the {n_rows} rows there are")));
     }
+    spare_models(&args.out)?;
     let file = ModelFile::open(&args.model, &context.registry)?;
     let n_ctx = args.placement.n_ctx(&file);
     ForwardError::check(&ids, 0, n_ctx, file.model.graph.n_vocab()).map_err(|why| match why {
@@ -107,17 +108,28 @@ fn write_rows(
     Ok(())
 }
 
-fn token_id(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "expected the number of a token, as `kiln tokenize` gives them".to_owned())
+/// Ids as an option gives them.
+#[derive(Clone)]
+struct Ids(Vec<u32>);
+
+fn ids_of_text(text: &str) -> Result<Ids, String> {
+    let ids = token_ids(text).map_err(|word| {
+        format!("expected the numbers of tokens, as `kiln tokenize` gives them; {word:?} is none")
+    })?;
+    if ids.is_empty() { Err("it holds no token ids".to_owned()) } else { Ok(Ids(ids)) }
+}
+
+/// The ids between blanks and commas, or the first word that is none.
+fn token_ids(text: &str) -> Result<Vec<u32>, &str> {
+    let words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
+    words.map(|word| word.parse().map_err(|_| word)).collect()
 }
 
 fn ids_of_file(path: &Path) -> Result<Vec<u32>, Failure> {
     let what = || format!("ids file {}", path.display());
     let text = std::fs::read_to_string(path).map_err(|source| Failure::File { what: what(), source })?;
-    let words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
-    let ids: Vec<u32> = words
-        .map(|word| word.parse().map_err(|_| Failure::Usage(format!("{}: {word:?} is no token id", what()))))
-        .collect::<Result<_, _>>()?;
+    let ids =
+        token_ids(&text).map_err(|word| Failure::Usage(format!("{}: {word:?} is no token id", what())))?;
     if ids.is_empty() {
         return Err(Failure::Usage(format!("{} holds no token ids", what())));
     }

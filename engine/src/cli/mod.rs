@@ -14,7 +14,9 @@ mod run;
 mod tokenize;
 
 use std::cell::OnceCell;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -101,6 +103,22 @@ impl Failure {
             }
             _ => false,
         }
+    }
+}
+
+/// Refuses to write over a model.
+fn spare_models(out: &Path) -> Result<(), Failure> {
+    let mut start = Vec::new();
+    if out.is_file() {
+        let read = File::open(out).and_then(|file| file.take(4).read_to_end(&mut start));
+        read.map_err(|source| Failure::File { what: out.display().to_string(), source })?;
+    }
+    match start.as_slice() {
+        b"GGUF" => Err(Failure::Usage(format!(
+            "{} is a GGUF file, which would be overwritten; name another file",
+            out.display()
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 
-use clap::builder::RangedU64ValueParser;
 use kiln_abi::{Device as _, spirv::Capability};
 use kiln_kernels::kv_type::KvType;
 use kiln_runtime::{Gpu, RuntimeOptions};
@@ -24,7 +23,7 @@ pub(super) struct Sampling {
     #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = at_least_zero, allow_negative_numbers = true)]
     temp: f32,
     /// Choose among the K likeliest; 0 for all
-    #[arg(long, value_name = "K", default_value_t = 40)]
+    #[arg(long, value_name = "K", default_value_t = 40, value_parser = count, allow_negative_numbers = true)]
     top_k: usize,
     /// Choose among the likeliest that make up this share; 1 for all
     #[arg(long, value_name = "P", default_value_t = 0.95, value_parser = share, allow_negative_numbers = true)]
@@ -63,6 +62,16 @@ impl Sampling {
             seed: self.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
         }
     }
+}
+
+/// A whole number.
+pub(super) fn count(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "expected a whole number of 0 or more".to_owned())
+}
+
+fn positions(text: &str) -> Result<usize, String> {
+    let parsed = text.parse().ok().filter(|n| (1..=1 << 31).contains(n));
+    parsed.ok_or_else(|| format!("expected a whole number of 1 to {}", 1_u32 << 31))
 }
 
 fn number(text: &str, expected: &str, good: impl Fn(f32) -> bool) -> Result<f32, String> {
@@ -106,7 +115,7 @@ pub(super) struct Placement {
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Most positions of prompt and answer together [default: what the model was trained for, at most 8192]
-    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1 << 31))]
+    #[arg(long, value_name = "N", value_parser = positions, allow_negative_numbers = true)]
     ctx: Option<usize>,
     /// Put a full barrier before every command; results are the same, only slower
     #[arg(long)]
@@ -133,6 +142,7 @@ impl std::str::FromStr for Without {
         let named =
             |part: &str| Capability::ALL.iter().copied().filter(|c| c.name().contains(part)).collect();
         let whole = || Capability::ALL.iter().copied().find(|c| c.name() == text).map(|c| vec![c]);
+        let text = text.trim();
         match text {
             "f16" => Ok(Self(vec![Capability::Float16])),
             "dot4" => Ok(Self(named("DotProduct"))),
@@ -163,6 +173,7 @@ impl Placement {
     ///
     /// A device that is asked for is used or the command fails; the default falls back to the reference and says why.
     pub(super) fn load(&self, context: &Context, file: &ModelFile) -> Result<Box<dyn Backend>, Failure> {
+        self.warn_of_length(file);
         if self.is_reference() {
             return self.load_reference(context, file);
         }
@@ -201,6 +212,7 @@ impl Placement {
                 "--profile is of Vulkan devices; the reference has no launches".into(),
             ));
         }
+        self.warn_of_length(file);
         let gpu = self.open(context)?;
         super::log::say(format_args!("note: running on {}", gpu.caps().name));
         let bar = Bar::new("uploading");
@@ -250,12 +262,19 @@ impl Placement {
 
     /// Positions that a sequence may have.
     pub(super) fn n_ctx(&self, file: &ModelFile) -> usize {
+        self.ctx.unwrap_or(file.model.n_ctx_train.min(DEFAULT_CTX))
+    }
+
+    fn warn_of_length(&self, file: &ModelFile) {
         let trained = file.model.n_ctx_train;
-        let n_ctx = self.ctx.unwrap_or(trained.min(DEFAULT_CTX));
-        if n_ctx > trained {
+        if self.n_ctx(file) > trained {
             tracing::warn!("the model was trained for {trained} positions, beyond them its answers decay");
         }
-        n_ctx
+    }
+
+    /// Positions that were asked for.
+    pub(super) fn asked_ctx(&self) -> Option<usize> {
+        self.ctx
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::options::{Placement, Sampling};
+use super::options::{Placement, Sampling, count};
 use super::progress::{Bar, Stages};
 use super::{Context, Failure, output};
 use crate::bench::profile::profile;
@@ -22,7 +22,7 @@ pub(super) struct Args {
     /// GGUF file
     model: PathBuf,
     /// The prompt
-    #[arg(short, value_name = "TEXT", conflicts_with = "file")]
+    #[arg(short, value_name = "TEXT", conflicts_with = "file", allow_hyphen_values = true)]
     prompt: Option<String>,
     /// Read the prompt from a file
     #[arg(short, value_name = "FILE")]
@@ -43,10 +43,6 @@ pub(super) struct Args {
     placement: Placement,
     #[command(flatten)]
     sampling: Sampling,
-}
-
-fn count(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "expected a whole number of 0 or more".to_owned())
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<(), Failure> {

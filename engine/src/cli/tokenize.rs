@@ -16,6 +16,7 @@ pub(super) struct Args {
     /// GGUF file
     model: PathBuf,
     /// The text
+    #[arg(allow_hyphen_values = true)]
     text: Option<String>,
     /// Each line of a file is a text of its own
     #[arg(long, value_name = "FILE", conflicts_with = "text")]

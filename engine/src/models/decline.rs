@@ -6,8 +6,13 @@ use crate::graph::GraphError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Decline {
     /// The file does not say what it is.
-    #[error("the file has no `general.architecture`: it holds no language model")]
+    #[error("the file has no text `general.architecture`: it holds no language model")]
     NoArchitecture,
+    /// The file has a vocabulary alone.
+    #[error(
+        "the file has no tensors: a vocabulary alone serves `kiln tokenize`, to run it takes the weights too"
+    )]
+    NoTensors,
     /// An architecture without a model file of ours.
     #[error("architecture `{found}` is not supported; supported: {}", known.join(", "))]
     UnknownArchitecture {

@@ -116,6 +116,7 @@ pub fn describe(file: &dyn FileFacts) -> Result<Model, Declined> {
         _ => return Err(Decline::NoArchitecture.into()),
     };
     match ARCHITECTURES.iter().find(|row| row.name == found) {
+        Some(_) if file.tensors().is_empty() => Err(Decline::NoTensors.into()),
         Some(row) => (row.describe)(file),
         None => Err(Decline::UnknownArchitecture { found, known: names() }.into()),
     }

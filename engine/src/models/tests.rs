@@ -223,6 +223,7 @@ fn every_disagreement_is_a_named_decline() {
     };
     let int = KeyValue::Int;
     check(&|f| f.keys.clear(), "NoArchitecture");
+    check(&|f| f.tensors.clear(), "NoTensors");
     check(
         &|f| f.set("general.architecture", KeyValue::Text("mamba".into())),
         "UnknownArchitecture { found: \"mamba\", known: [\"llama\"",
