@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use kiln_abi::{Device as _, spirv::Capability};
-use kiln_engine::bench::profile::{StepProfile, profile};
+use kiln_engine::bench::profile::{Profile, StepProfile, profile};
 use kiln_engine::bench::{self, BenchError, BenchOptions, Falsify, Format, GateError, Report};
 use kiln_engine::gguf::{Gguf, GgufWriter};
 use kiln_engine::plan::{AccuracyClass, ContextWish, PlanError, PlanOptions};
@@ -166,13 +166,16 @@ fn a_profile_accounts_for_every_launch_of_a_step() {
     let model = load(&gpu, &file).unwrap();
     let told = Mutex::new(Vec::new());
     let stage = |what, done, total| told.lock().unwrap().push((what, done, total));
-    let profile = profile(&gpu, &model, &file.model.graph, 40, &stage).unwrap();
+    let rows_of = |profile: &Profile| profile.steps.iter().map(|s| (s.rows, s.position)).collect::<Vec<_>>();
+    let few = profile(&gpu, &model, &file.model.graph, 40, 5, &|_, _, _| ()).unwrap();
+    assert_eq!(rows_of(&few), [(1, 40), (5, 40)]);
+    let profile = profile(&gpu, &model, &file.model.graph, 40, usize::MAX, &stage).unwrap();
     // One window before the steps, each of them and what only reads eight times.
     let told = told.into_inner().unwrap();
     let expected: Vec<_> = (0..=1 + 3 * 8).chain([25]).map(|done| ("profiling", done, 25)).collect();
     assert_eq!(told, expected);
     assert!(profile.read_bytes_per_second.unwrap() > 1e8);
-    assert_eq!(profile.steps.iter().map(|s| (s.rows, s.position)).collect::<Vec<_>>(), [(1, 40), (24, 40)]);
+    assert_eq!(rows_of(&profile), [(1, 40), (24, 40)]);
     let launches = model.plan().steps[0].launches.len();
     let step = &profile.steps[0];
     assert_eq!(step.census.values().sum::<usize>(), launches);

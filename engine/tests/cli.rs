@@ -234,6 +234,18 @@ fn no_output_goes_over_a_model() {
 }
 
 #[test]
+fn logits_that_broke_down_are_a_failure() {
+    let llama = tiny::all().into_iter().find(|tiny| tiny.name == "llama").unwrap();
+    let (mut bytes, whole) = (llama.bytes(false), llama.file());
+    let gain = whole.gguf.tensor("output_norm.weight").unwrap().data;
+    let at = bytes.windows(gain.len()).rposition(|window| window == gain).unwrap();
+    bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let (file, out) = (TempFile::new("broken", &bytes), TempFile::new("nothing", &[]));
+    let logits = ["logits", file.path(), "--ids", "1,2", "--device", "reference", "--out", out.path()];
+    check_failure(&logits, 1, "at position 1 is NaN: the model's numbers broke down");
+}
+
+#[test]
 fn texts_may_begin_with_a_hyphen() {
     let file = TempFile::new("hyphen", &gguf(&[("general.architecture", "parrot")], &[("x.weight", 8)]));
     for args in [

@@ -100,7 +100,7 @@ pub fn run(
     model.slots().set_run_ahead(options.run_ahead);
     let parity = gate::check(gpu, &model, file, registry, options.falsify, stage)?;
     let measured = speed::measure(&model, file, options, stage)?;
-    let profile = || profile::profile(gpu, &model, graph, options.depth, stage);
+    let profile = || profile::profile(gpu, &model, graph, options.depth, usize::MAX, stage);
     let profile = options.profile.then(profile).transpose();
     let profile = profile.map_err(|why| Error::from(ForwardError::from(why)))?;
     Ok(Report::new(file, &model, parity, measured, profile))

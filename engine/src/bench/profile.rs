@@ -80,7 +80,8 @@ pub struct Profile {
     pub steps: Vec<StepProfile>,
 }
 
-/// Profiles a step of one row after `depth` positions, and the window that starts there; `stage` is told how far it is.
+/// Profiles a step of one row after `depth` positions, and the window of at most `most_rows` that starts there; `stage` is
+/// told how far it is.
 ///
 /// # Errors
 /// A device without timestamps, or one that fails.
@@ -89,6 +90,7 @@ pub fn profile(
     model: &DeviceModel,
     graph: &Graph,
     depth: usize,
+    most_rows: usize,
     stage: Stage,
 ) -> Result<Profile, LaunchError> {
     if gpu.info().timestamps.is_none() {
@@ -101,7 +103,10 @@ pub fn profile(
     let depth = u32::try_from(depth).unwrap_or(u32::MAX).min(n_ctx - 1);
     let mut pipelines = Pipelines::default();
     let mut steps = Vec::new();
-    let widest = plan.steps.iter().filter(|step| step.class.outputs == 1).max_by_key(|step| step.class.rows);
+    // The narrowest that has room for so many rows, or else the widest.
+    let most_rows = u32::try_from(most_rows).unwrap_or(u32::MAX);
+    let with_room = |step: &&PlannedStep| (step.class.rows < most_rows, step.class.rows.abs_diff(most_rows));
+    let widest = plan.steps.iter().filter(|step| step.class.outputs == 1).min_by_key(with_room);
     let single = plan.steps.iter().find(|step| step.class.rows == 1);
     let windows = widest.map_or(0, |step| depth.div_ceil(step.class.rows) as usize);
     let profiled = [widest, single].iter().flatten().count();
@@ -116,7 +121,8 @@ pub fn profile(
             taken.plain.run()?;
             progress.ran();
         }
-        steps.push(taken.profile(graph, depth, rows.min(n_ctx - depth), &mut progress)?);
+        let rows = rows.min(most_rows).min(n_ctx - depth);
+        steps.push(taken.profile(graph, depth, rows, &mut progress)?);
     }
     if let Some(step) = single {
         let mut taken = Taken::new(gpu, plan, &buffers, step, &mut pipelines)?;

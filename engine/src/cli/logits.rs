@@ -10,6 +10,7 @@ use super::options::Placement;
 use super::progress::Bar;
 use super::{Context, Failure, spare_models};
 use crate::forward::{Forward, ForwardError, feed_windows};
+use crate::sample::check;
 use crate::session::{Error, ModelFile};
 
 /// Write the logits of given token ids as little-endian f32, [rows, n_vocab].
@@ -71,8 +72,13 @@ pub(super) fn logits(context: &Context, args: &Args) -> Result<(), Failure> {
     let first_row =
         args.forced.map_or(0, |_| n_prompt - 1).max(args.last.map_or(0, |n| ids.len().saturating_sub(n)));
     let bar = Bar::new("feeding");
-    write_rows(sequence.as_mut(), &ids, n_prompt, first_row, &bar, &mut |row| {
-        row.iter().try_for_each(|x| out.write_all(&x.to_le_bytes())).map_err(failed)
+    let (n_vocab, mut position) = (sequence.n_vocab(), first_row as u64);
+    write_rows(sequence.as_mut(), &ids, n_prompt, first_row, &bar, &mut |rows| {
+        for row in rows.chunks(n_vocab) {
+            position += 1;
+            check(row, position).map_err(Error::from)?;
+        }
+        rows.iter().try_for_each(|x| out.write_all(&x.to_le_bytes())).map_err(failed)
     })?;
     drop(bar);
     out.flush().map_err(failed)?;

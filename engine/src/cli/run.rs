@@ -97,7 +97,12 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<(), Failure> {
         let depth = prompt.len() + generated.ids.len();
         let stages = Stages::default();
         let stage = |what, done, total| stages.report(what, done, total);
-        let profile = profile(gpu, model, &file.model.graph, depth, &stage).map_err(ForwardError::from)?;
+        let rows = prompt.len();
+        super::log::say(format_args!(
+            "taking a step of {rows} rows apart, or of as many as fit, and one of a row"
+        ));
+        let profile =
+            profile(gpu, model, &file.model.graph, depth, rows, &stage).map_err(ForwardError::from)?;
         drop(stages);
         super::log::say(format_args!("profile\n{}", profile.to_string().trim_end()));
     }

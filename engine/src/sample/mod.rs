@@ -73,7 +73,8 @@ pub enum SampleError {
     },
     /// NaN or +∞ in the row.
     #[error(
-        "the logit of token {id} at position {position} is {value}: the model's numbers broke down, no token was chosen"
+        "the logit of token {id} at position {position} is {value}: the model's numbers broke down; on a device \
+         `--kv-type f32` may hold them, or `--device reference`"
     )]
     NotANumber {
         /// First such id.
@@ -89,6 +90,17 @@ pub enum SampleError {
         /// Of the token to be chosen.
         position: u64,
     },
+}
+
+/// That a row of logits, which an id for `position` would be chosen from, has neither NaN nor +∞.
+///
+/// # Errors
+/// The first that is.
+pub fn check(logits: &[f32], position: u64) -> Result<(), SampleError> {
+    match logits.iter().position(|&x| x.is_nan() || x == f32::INFINITY) {
+        Some(id) => Err(SampleError::NotANumber { id, position, value: logits[id] }),
+        None => Ok(()),
+    }
 }
 
 /// The sampling state of one sequence: its options, its number and the latest ids.
@@ -136,9 +148,7 @@ impl Sampler {
     /// # Errors
     /// A row with NaN or +∞ in it, or with nothing above −∞.
     pub fn choose(&self, logits: &[f32], position: u64) -> Result<u32, SampleError> {
-        if let Some(id) = logits.iter().position(|&x| x.is_nan() || x == f32::INFINITY) {
-            return Err(SampleError::NotANumber { id, position, value: logits[id] });
-        }
+        check(logits, position)?;
         let chosen = u32::try_from(position)
             .ok()
             .and_then(|at| reference::choose(logits, &self.chain(), &self.recent(), at));
