@@ -437,10 +437,29 @@ impl Unit {
     /// The 32-bit word `j` of a field of four bytes or more.
     #[track_caller]
     pub fn word(&self, plane: Ex<u32>, j: Ex<u32>) -> Ex<u32> {
-        let plane = self.plane(plane);
-        match known(j).and_then(|j| self.fields[plane].loaded.get(j)) {
+        let (plane, known, at) = (self.plane(plane), known(j), Location::caller());
+        if let Some(message) = self.no_word(plane, known) {
+            with(|s| s.b.error("E104", message, at));
+            return number(0);
+        }
+        match known.and_then(|j| self.fields[plane].loaded.get(j)) {
             Some(&word) => word,
             None => self.word_in_memory(plane, j),
+        }
+    }
+
+    /// Why a plane has no such word: past its last lies what belongs to the next unit.
+    fn no_word(&self, plane: usize, j: Option<usize>) -> Option<String> {
+        let bytes = self.fields[plane].plane.bytes;
+        match (bytes / 4, j) {
+            (0, _) => Some(format!(
+                "plane {plane} has fields of {bytes} bytes, which are no words; read them by `small` or `sixteen`"
+            )),
+            (words, Some(j)) if j >= words as usize => Some(format!(
+                "expected a word of plane {plane}, 0 to {}, as its fields have {bytes} bytes; found word {j}",
+                words - 1
+            )),
+            _ => None,
         }
     }
 

@@ -39,6 +39,26 @@ pub(crate) struct Cell {
     load_word: u32,
 }
 
+/// Why no barrier can order two accesses: in words of the kernel's language, then of SPIR-V. Kernels state the flag for all
+/// memory but buffers that they only store to, or only load from.
+macro_rules! private {
+    ($what:literal) => {
+        concat!(
+            "nothing orders the two; one invocation is to store there, or an atomic, or, where the kernel loads from the \
+             buffer too, `barrier_buffers()` between them (",
+            $what,
+            " lacks NonPrivatePointer)"
+        )
+    };
+}
+const OTHER_STORE: &str = private!("the other store");
+const OTHER_LOAD: &str = private!("the other load");
+const THIS_STORE: &str = private!("this store");
+const THIS_ACCESS: &str = private!("this access");
+/// Of a barrier that orders workgroup memory alone.
+const NO_BUFFERS: &str =
+    "lacks UniformMemory: `barrier()` orders workgroup memory, `barrier_buffers()` buffers too";
+
 /// One access as the race check sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit {
@@ -140,7 +160,7 @@ impl Clock {
             return missing("lacks AcquireRelease");
         }
         if !has(class) {
-            return missing(if self.shared { "lacks UniformMemory" } else { "lacks WorkgroupMemory" });
+            return missing(if self.shared { NO_BUFFERS } else { "lacks WorkgroupMemory" });
         }
         if !scopes.contains(&b.memory) {
             return missing("has a memory scope that is too small");
@@ -281,6 +301,13 @@ impl Clock {
         Ok(())
     }
 
+    const fn unordered(&self) -> &'static str {
+        match self.shared {
+            true => "no barrier orders them; `barrier_buffers()` or an atomic would",
+            false => "no barrier orders them; `barrier()` or an atomic would",
+        }
+    }
+
     /// What an atomic store takes over from the atomic stores before it that nothing orders with the present: that
     /// other invocations, or workgroups, stored too.
     fn atomics_before(&self, cell: &Cell, v: &Visit) -> u32 {
@@ -316,17 +343,17 @@ impl Clock {
             return if known() { Ok(()) } else { conflict("no barrier orders workgroups") };
         }
         if who & PRIVATE != 0 {
-            return conflict("the other store lacks NonPrivatePointer");
+            return conflict(OTHER_STORE);
         }
         if v.private {
-            return conflict("this access lacks NonPrivatePointer");
+            return conflict(THIS_ACCESS);
         }
         let marks = if who & MANY != 0 { self.workgroup } else { self.between(v.invocation, who & WHO) };
         if time < marks.visible || known() {
             return Ok(());
         }
         if time >= marks.ordered {
-            return conflict("no barrier orders them");
+            return conflict(self.unordered());
         }
         if who & AVAILABLE == 0 {
             return conflict("neither the other store has MakePointerAvailable nor a barrier MakeAvailable");
@@ -355,14 +382,14 @@ impl Clock {
             return Ok(());
         }
         if who & PRIVATE != 0 {
-            return conflict("the other load lacks NonPrivatePointer");
+            return conflict(OTHER_LOAD);
         }
         if v.private {
-            return conflict("this store lacks NonPrivatePointer");
+            return conflict(THIS_STORE);
         }
         let marks = if who & MANY != 0 { self.workgroup } else { self.between(v.invocation, other) };
         if time >= marks.ordered && !known() {
-            return conflict("no barrier orders them");
+            return conflict(self.unordered());
         }
         Ok(())
     }

@@ -103,7 +103,12 @@ impl Lower {
         self.no_label(w.label.as_ref());
         let span = w.while_token.span;
         let hint = self.hint(&w.attrs, span);
-        let condition = self.value(&w.cond);
+        let condition = match &*w.cond {
+            syn::Expr::Let(l) => {
+                self.bad(l.let_token.span, "`while let` has no place in a kernel; compare values")
+            }
+            other => self.value(other),
+        };
         let body = self.body(LoopKind::Staged, &w.body);
         let head = call(span, "while_head", quote!());
         let open = call(span, "while_loop", quote_spanned!(span=> #head, #condition, #hint));

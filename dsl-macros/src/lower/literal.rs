@@ -49,7 +49,7 @@ impl Lower {
                 Ok(n) => int_of(i.span(), if n > i64::from(i32::MAX) { "u32" } else { "i32" }, n),
                 Err(e) => self.bad(i.span(), e),
             },
-            Lit::Float(f) if f.suffix().is_empty() => match f.base10_parse::<f64>() {
+            Lit::Float(f) if f.suffix().is_empty() => match finite(f) {
                 Ok(n) => float(f.span(), "f32", n),
                 Err(e) => self.bad(f.span(), e),
             },
@@ -62,10 +62,21 @@ impl Lower {
             "" | "f32" | "f16" => {}
             other => return self.bad(f.span(), format!("a kernel has no `{other}`; floats are f32 and f16")),
         }
-        match f.base10_parse::<f64>() {
+        match finite(f) {
             Ok(n) => float(at(f.span(), minus), f.suffix(), if minus.is_some() { -n } else { n }),
             Err(e) => self.bad(f.span(), e),
         }
+    }
+}
+
+/// The number of a literal that an f64 holds: a token of another cannot be made.
+fn finite(f: &LitFloat) -> Result<f64, String> {
+    match f.base10_parse::<f64>() {
+        Ok(n) if n.is_finite() => Ok(n),
+        Ok(_) => {
+            Err(format!("{} is out of the range of f16 and f32, the floats of a kernel", f.base10_digits()))
+        }
+        Err(e) => Err(e.to_string()),
     }
 }
 

@@ -163,8 +163,7 @@ impl Builder {
         if open.terminated {
             if !open.unreachable_reported {
                 open.unreachable_reported = true;
-                let message =
-                    "this is never reached: the block has already left by return, break or continue";
+                let message = "this is never reached: the block has already left by return, break or continue, or by a `loop` without `break`";
                 self.error("E021", message.to_owned(), at);
             }
             return;

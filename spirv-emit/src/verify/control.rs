@@ -174,7 +174,7 @@ pub(super) fn reachable(facts: &Facts<'_>, report: &mut Report<'_>) {
         if let Some(end) = region.nodes.iter().position(Node::terminated)
             && let Some(next) = region.nodes.get(end + 1)
         {
-            let message = "this is never reached: the block has already left by return, break or continue";
+            let message = "this is never reached: the block has already left by return, break or continue, or by a `loop` without `break`";
             report.add(place(next), message.to_owned());
         }
     };

@@ -33,6 +33,7 @@ pub fn all() -> Vec<Control> {
         ("wide_integer", || wide_integer::Case::new().stage()),
         ("wide_float", || wide_float::Case::new().stage()),
         ("huge_integer", || huge_integer::Case::new().stage()),
+        ("huge_float", || huge_float::Case::new().stage()),
         ("boxed_value", || boxed_value::Case::new().stage()),
         ("pointer_cast", || pointer_cast::Case::new().stage()),
         ("if_without_else", || if_without_else::Case::new().stage()),
@@ -303,6 +304,18 @@ pub mod huge_integer {
         let i = global_id_x();
         let n = 4_294_967_295;
         y[i & n] = x[i];
+    }
+}
+
+pub mod huge_float {
+    use kiln_dsl::prelude::*;
+
+    #[kernel(local_size = 64, grid = 1)]
+    pub fn case(x: &Buf<f32>, y: &BufMut<f32>) {
+        let i = global_id_x();
+        let low = -3e38;
+        let high = (3e38) as f32;
+        y[i] = clamp(x[i], low, high);
     }
 }
 

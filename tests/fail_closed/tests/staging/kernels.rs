@@ -95,6 +95,31 @@ mod bad {
         y[0] = Wide::decode(&unit, 3);
     }
 
+    pub struct Beyond;
+
+    #[device]
+    impl TensorFormat for Beyond {
+        const BLK: u32 = 32;
+        const UNIT: u32 = 32;
+        const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(2), Plane::table(8)];
+
+        fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+            let last = u.word(0, 4); //~ E104 word
+            let narrow = u.word(1, 0); //~ E104 word
+            let entry = u.word(2, 8); //~ E104 word
+            splat((last + narrow + entry + u.word(0, at >> 3)) as f32)
+        }
+    }
+
+    #[kernel(local_size = 8, grid = 1)]
+    pub fn plane_words(w: &Buf<u32>, y: &BufMut<f32>) {
+        let units = w.len() / 5;
+        let tensor = comptime!(Tensor::new::<Beyond>(w, units));
+        let unit = comptime!(tensor.unit(units));
+        let loaded = comptime!(tensor.unit(units).load());
+        y[0] = Beyond::decode(&unit, 3) + Beyond::decode(&loaded, 3);
+    }
+
     pub struct Planar;
 
     #[device]
@@ -268,6 +293,15 @@ mod bad {
     }
 
     #[kernel(local_size = 8, grid = 1)]
+    pub fn after_loop(y: &BufMut<u32>) {
+        let mut i: u32 = 0;
+        loop {
+            i += 1;
+        }
+        y[0] = 1; //~ E021 y[0]
+    }
+
+    #[kernel(local_size = 8, grid = 1)]
     pub fn escape(y: &BufMut<u32>) {
         let first = y[0];
         let kept = comptime!(Cell::new(first));
@@ -370,9 +404,9 @@ macro_rules! pairs {
 /// Name, the kernel with the fault staged, its twin staged.
 pub fn staged() -> Vec<(&'static str, Staged, Staged)> {
     let mut all = pairs! {
-        Literals Indices Lengths Arithmetic Sizes Steps Dimensions HostJump Recursion MutualRecursion Unreachable
+        Literals Indices Lengths Arithmetic Sizes Steps Dimensions HostJump Recursion MutualRecursion Unreachable AfterLoop
         Escape Unused Clusters Reuses BarrierInBranch BarrierAfterReturn BarrierInLoop SubgroupInBranch ManyInvocations MuchMemory
-        BeyondTheArm Overlays Planes Renamed Captured FirstPlane
+        BeyondTheArm Overlays Planes PlaneWords Renamed Captured FirstPlane
         Fragments NarrowFragments
     };
     all.push(("Absent", bad::Absent::new(4).stage(), good::Absent::new(4).stage()));

@@ -45,6 +45,9 @@ const MISTAKES: &[(&str, &str)] = &[
     ("a function that calls itself", "Recursion"),
     ("more workgroup memory than every device has", "MuchMemory"),
     ("an instruction beyond the kernel's arm", "BeyondTheArm"),
+    ("a float that no type of a kernel holds", "huge_float"),
+    ("a statement after an endless loop", "AfterLoop"),
+    ("a word past those of a format's plane", "PlaneWords"),
 ];
 
 /// First error of a compile-fail fixture: place, the text under it, message.

@@ -30,7 +30,7 @@ const ROWS: &[(&str, &[&str])] = &[
         &["loop_label", "block_label", "break_label", "continue_label", "break_value"],
     ),
     ("slices and ranges", &["slice", "range_value", "inclusive_range", "open_range", "reversed_range"]),
-    ("statements after a terminator", &["Unreachable"]),
+    ("statements after a terminator", &["Unreachable", "AfterLoop"]),
     (
         "a write to what is no place",
         &["swizzle_target", "assign_to_let", "compound_on_let", "mutable_loop_variable"],
@@ -74,7 +74,7 @@ const ROWS: &[(&str, &[&str])] = &[
     ),
     ("a push constant's struct", &["push_tuple", "push_without_derive", "push_field_unknown"]),
     ("lengths and contracts", &["len_on_push", "len_of_float", "Lengths"]),
-    ("numbers out of range", &["Literals", "huge_integer", "negated_unsigned"]),
+    ("numbers out of range", &["Literals", "huge_integer", "huge_float", "negated_unsigned"]),
     ("indices out of range", &["Indices"]),
     (
         "indices of another type",
@@ -120,7 +120,10 @@ const ROWS: &[(&str, &[&str])] = &[
     ("more than every device has", &["ManyInvocations", "MuchMemory"]),
     ("a buffer that a variant lacks", &["Absent", "when_on_push", "when_of_value"]),
     ("a view of what is written", &["view_of_written"]),
-    ("a plane that a format lacks, or that no load can step through", &["Planes", "FirstPlane"]),
+    (
+        "a plane or a word of one that a format lacks, or that no load can step through",
+        &["Planes", "PlaneWords", "FirstPlane"],
+    ),
     ("a capability beyond the arm", &["BeyondTheArm", "requires_unknown"]),
 ];
 

@@ -85,6 +85,31 @@ pub fn planes(w: &Buf<u32>, y: &BufMut<f32>) {
     y[0] = Wide::decode(&unit, 3);
 }
 
+pub struct Beyond;
+
+#[device]
+impl TensorFormat for Beyond {
+    const BLK: u32 = 32;
+    const UNIT: u32 = 32;
+    const PLANES: &'static [Plane] = &[Plane::unit(16), Plane::unit(2), Plane::table(8)];
+
+    fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
+        let last = u.word(0, 3);
+        let narrow = u.small(1);
+        let entry = u.word(2, 7);
+        splat((last + narrow + entry + u.word(0, at >> 3)) as f32)
+    }
+}
+
+#[kernel(local_size = 8, grid = 1)]
+pub fn plane_words(w: &Buf<u32>, y: &BufMut<f32>) {
+    let units = w.len() / 5;
+    let tensor = comptime!(Tensor::new::<Beyond>(w, units));
+    let unit = comptime!(tensor.unit(units));
+    let loaded = comptime!(tensor.unit(units).load());
+    y[0] = Beyond::decode(&unit, 3) + Beyond::decode(&loaded, 3);
+}
+
 pub struct Planar;
 
 #[device]
@@ -250,6 +275,18 @@ pub fn unreachable(y: &BufMut<u32>) {
     }
     y[0] = 1;
     return;
+}
+
+#[kernel(local_size = 8, grid = 1)]
+pub fn after_loop(y: &BufMut<u32>) {
+    let mut i = 0;
+    loop {
+        i += 1;
+        if i == 4 {
+            break;
+        }
+    }
+    y[0] = i;
 }
 
 #[kernel(local_size = 8, grid = 1)]
