@@ -1,7 +1,6 @@
 //! A race is told in the words of the kernel's language, with what would order the two accesses.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-use kiln_abi::{Kernel, data::put, launch};
+use kiln_abi::{data::put, launch};
 use kiln_dsl::prelude::*;
 use kiln_spirv_interp::{InterpOptions, Interpreter};
 
