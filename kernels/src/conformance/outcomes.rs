@@ -57,6 +57,19 @@ impl Outcomes {
         self.failures().all(|outcome| of(outcome) == Some(first)).then_some(first)
     }
 
+    /// Parts of a variant's name, such as `planes: Two`, that all that failed have, of several, and not all of their kernels.
+    fn parts(&self) -> Vec<&str> {
+        let mut failed = self.0.iter().filter(|(_, outcome)| outcome.failed).map(|(name, _)| parts_of(name));
+        let Some(mut shared) = failed.next().filter(|_| self.failed() > 1) else { return Vec::new() };
+        for parts in failed {
+            shared.retain(|part| parts.contains(part));
+        }
+        let passed = self.0.iter().filter(|(name, outcome)| !outcome.failed && self.fails(kernel_of(name)));
+        let passed: Vec<_> = passed.map(|(name, _)| parts_of(name)).collect();
+        shared.retain(|part| passed.iter().any(|parts| !parts.contains(part)));
+        shared
+    }
+
     /// The kernels that failed, or those that did not where they are fewer.
     fn kernels(&self) -> String {
         let mut kernels: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
@@ -82,6 +95,12 @@ impl Outcomes {
     }
 }
 
+/// What a variant's name has in parentheses, but for what is empty.
+fn parts_of(name: &str) -> Vec<&str> {
+    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or_default();
+    inner.split(", ").filter(|part| !part.is_empty() && !part.ends_with(": ")).collect()
+}
+
 impl fmt::Display for Outcomes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} kernels failed", self.failed(), self.ran())?;
@@ -93,7 +112,9 @@ impl fmt::Display for Outcomes {
         let parts = |arm| self.0.iter().any(|(name, o)| o.arm != Some(arm) && self.fails(kernel_of(name)));
         let arm = self.shared(|outcome| outcome.arm).filter(|arm| parts(*arm));
         let arm = arm.map(|arm| format!("arm {arm}; "));
-        write!(f, ": {}{}{}", format.unwrap_or_default(), arm.unwrap_or_default(), self.kernels())
+        write!(f, ": {}{}", format.unwrap_or_default(), arm.unwrap_or_default())?;
+        self.parts().into_iter().try_for_each(|part| write!(f, "{part}; "))?;
+        f.write_str(&self.kernels())
     }
 }
 
@@ -127,8 +148,18 @@ mod tests {
         assert_eq!(dot4, format!("{n} of {all} kernels failed: format Q5_0; gemv_dot4"));
         let bytes = |v: &Variant| v.name.contains("planes: One");
         let some = registry.variants().filter(|v| v.format == one && bytes(v)).count();
-        let partly = format!("arm dot4_int8; gemv_dot4 ({some} of {n} failed)");
+        let partly = format!("arm dot4_int8; planes: One; gemv_dot4 ({some} of {n} failed)");
         assert_eq!(said(one, bytes), format!("{some} of {all} kernels failed: format Q5_0; {partly}"));
+        // What differs between those that failed is not told, nor what a variant's name leaves open.
+        let form = said(one, |v| v.name.contains("(planes: Two, t: 64x4x8,"));
+        let shared = "; arm dot4; planes: Two; t: 64x4x8; ";
+        assert!(form.contains(shared) && !form.contains("form: ") && !form.contains("subgroup"), "{form}");
+        let lone = registry.variants().find(|v| v.format == one && bytes(v)).map(|v| v.name.clone());
+        let lone = said(one, |v| Some(&v.name) == lone.as_ref());
+        assert!(
+            lone.ends_with(&format!(": format Q5_0; arm dot4_int8; gemv_dot4 (1 of {n} failed)")),
+            "{lone}"
+        );
         assert_eq!(said(one, |_| false), format!("0 of {all} kernels failed"));
     }
 
