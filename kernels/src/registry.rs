@@ -9,8 +9,8 @@ use crate::{
     Call, Variant, activations, add, add_bias, advance, attention, attention_khr, attention_tile,
     decode_each,
     formats::{
-        Bf16, F16, F32, Format, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Mxfp4, Nvfp4,
-        Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0,
+        Bf16, F16, F32, Format, HostFormat, Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs,
+        Mxfp4, Nvfp4, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Tq1_0, Tq2_0,
         layout::{self, LayoutError},
     },
     fragment_order, gather_rows,
@@ -21,6 +21,8 @@ use crate::{
     repack::{self, Repack},
     rms_norm, rope, sample, scale, soft_cap,
 };
+
+mod distinct;
 
 /// One format, its type erased.
 #[derive(Clone, Debug)]
@@ -168,7 +170,9 @@ pub struct DequantizeError {
 
 /// Two formats that claim the same id or name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("format {second} has the {what} of {first}, which is registered already; give it one of its own")]
+#[error(
+    "format {second}, of type id {id}, has the {what} of {first}, which is registered already; give it one of its own"
+)]
 pub struct DuplicateFormat {
     /// `type id` or `name`.
     pub what: &'static str,
@@ -176,39 +180,30 @@ pub struct DuplicateFormat {
     pub first: &'static str,
     /// The one refused.
     pub second: &'static str,
+    /// Its type id.
+    pub id: u32,
 }
 
 /// Every format of this crate.
-fn rows() -> Vec<FormatRow> {
-    vec![
-        FormatRow::of::<F32>(),
-        FormatRow::of::<F16>(),
-        FormatRow::of::<Bf16>(),
-        FormatRow::of::<Q4_0>(),
-        FormatRow::of::<Q4_1>(),
-        FormatRow::of::<Q6K>(),
-        FormatRow::of::<Q8_0>(),
-        FormatRow::of::<Q5_0>(),
-        FormatRow::of::<Q5_1>(),
-        FormatRow::of::<Q2K>(),
-        FormatRow::of::<Q3K>(),
-        FormatRow::of::<Q4K>(),
-        FormatRow::of::<Q5K>(),
-        FormatRow::of::<Iq2Xxs>(),
-        FormatRow::of::<Iq2Xs>(),
-        FormatRow::of::<Iq3Xxs>(),
-        FormatRow::of::<Iq1S>(),
-        FormatRow::of::<Iq4Nl>(),
-        FormatRow::of::<Iq3S>(),
-        FormatRow::of::<Iq2S>(),
-        FormatRow::of::<Iq4Xs>(),
-        FormatRow::of::<Iq1M>(),
-        FormatRow::of::<Tq1_0>(),
-        FormatRow::of::<Tq2_0>(),
-        FormatRow::of::<Mxfp4>(),
-        FormatRow::of::<Nvfp4>(),
-    ]
+///
+/// Two of one type id or name do not build: of the two the registry would know the last alone.
+macro_rules! rows {
+    ($($format:ident),* $(,)?) => {
+        const _: () = {
+            let taken = distinct::taken(&[$((<$format as HostFormat>::ID, <$format as HostFormat>::NAME)),*]);
+            assert!(taken.is_none(), "{}", distinct::text(&taken));
+        };
+
+        fn rows() -> Vec<FormatRow> {
+            vec![$(FormatRow::of::<$format>()),*]
+        }
+    };
 }
+
+rows![
+    F32, F16, Bf16, Q4_0, Q4_1, Q6K, Q8_0, Q5_0, Q5_1, Q2K, Q3K, Q4K, Q5K, Iq2Xxs, Iq2Xs, Iq3Xxs, Iq1S,
+    Iq4Nl, Iq3S, Iq2S, Iq4Xs, Iq1M, Tq1_0, Tq2_0, Mxfp4, Nvfp4,
+];
 
 /// Formats by id, and the kernels that no format takes part in.
 #[derive(Clone, Debug, Default)]
@@ -267,7 +262,7 @@ impl Registry {
             (false, false) => None,
         });
         if let Some((what, first)) = taken {
-            return Err(DuplicateFormat { what, first, second: row.name });
+            return Err(DuplicateFormat { what, first, second: row.name, id: row.id });
         }
         self.formats.insert(row.id, row);
         Ok(())

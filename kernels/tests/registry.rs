@@ -4,15 +4,19 @@ use kiln_abi::BlockGeometry;
 use kiln_dsl::prelude::*;
 use kiln_kernels::formats::F16;
 use kiln_kernels::gemv::Arms;
-use kiln_kernels::{Format, HostFormat, Registry};
+use kiln_kernels::{Format, HostFormat, Registry, conformance::check_format};
 
 /// A format of this test alone: the values of F16, each doubled.
 struct Doubled;
 /// F16 under another id.
 struct SecondF16;
+/// With a word of its table left out, with no plane for it, as it is to be.
+struct ShortTable;
+struct LoneTable;
+struct WholeTable;
 
 macro_rules! doubled {
-    ($format:ident, $id:expr, $name:expr) => {
+    ($format:ident, $id:expr, $name:expr, $planes:expr, $table:expr) => {
         impl HostFormat for $format {
             const ID: u32 = $id;
             const NAME: &'static str = $name;
@@ -29,6 +33,10 @@ macro_rules! doubled {
                 Arms::plain::<Self>()
             }
 
+            fn table() -> Vec<u32> {
+                $table
+            }
+
             fn source(plane: usize, unit: usize, bit: usize) -> Option<usize> {
                 F16::source(plane, unit, bit)
             }
@@ -38,7 +46,7 @@ macro_rules! doubled {
         impl TensorFormat for $format {
             const BLK: u32 = F16::BLK;
             const UNIT: u32 = F16::UNIT;
-            const PLANES: &'static [Plane] = F16::PLANES;
+            const PLANES: &'static [Plane] = $planes;
 
             fn decode4(u: &Unit, at: u32) -> Vec4<f32> {
                 let v = F16::decode4(&u, at);
@@ -48,8 +56,11 @@ macro_rules! doubled {
     };
 }
 
-doubled!(Doubled, 1000, "DOUBLED");
-doubled!(SecondF16, 1001, F16::NAME);
+doubled!(Doubled, 1000, "DOUBLED", F16::PLANES, Vec::new());
+doubled!(SecondF16, 1001, F16::NAME, F16::PLANES, Vec::new());
+doubled!(ShortTable, 1002, "SHORT_TABLE", &[F16::PLANES[0], Plane::table(8)], vec![1; 7]);
+doubled!(LoneTable, 1003, "LONE_TABLE", F16::PLANES, vec![1; 7]);
+doubled!(WholeTable, 1004, "WHOLE_TABLE", &[F16::PLANES[0], Plane::table(8)], vec![1; 8]);
 
 #[test]
 fn every_row_is_found_by_id_and_by_name() {
@@ -87,13 +98,28 @@ fn a_format_from_outside_is_a_row_like_any_other() {
 #[test]
 fn a_taken_id_or_name_is_refused() {
     let twice = Registry::builtin().with::<Doubled>().unwrap().with::<Doubled>().unwrap_err();
-    assert_eq!((twice.what, twice.first, twice.second), ("type id", "DOUBLED", "DOUBLED"));
+    assert_eq!((twice.what, twice.first, twice.second, twice.id), ("type id", "DOUBLED", "DOUBLED", 1000));
     let name = Registry::builtin().with::<SecondF16>().unwrap_err();
     assert_eq!(name.what, "name");
     assert_eq!(
         name.to_string(),
-        "format F16 has the name of F16, which is registered already; give it one of its own"
+        "format F16, of type id 1001, has the name of F16, which is registered already; give it one of its own"
     );
+}
+
+#[test]
+fn a_table_of_another_length_than_its_plane_is_seen() {
+    fn said<F: Format>() -> Result<(), String> {
+        let registry = Registry::builtin().with::<F>().unwrap();
+        check_format(registry.format(F::ID).unwrap())
+    }
+    for (found, words) in [(said::<ShortTable>(), "8"), (said::<LoneTable>(), "0")] {
+        let found = found.unwrap_err();
+        let start =
+            format!("the tables of `PLANES` have {words} words (`Plane::table`, `Plane::pairs`), and ");
+        assert!(found.starts_with(&start) && found.contains("`Format::table` gives 7: "), "{found}");
+    }
+    assert_eq!(said::<WholeTable>(), Ok(()));
 }
 
 #[test]

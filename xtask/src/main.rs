@@ -10,6 +10,7 @@ mod demo;
 mod dump_diff;
 mod golden;
 mod lavapipe;
+mod names;
 mod new_format;
 mod new_kernel;
 mod pip;

@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use crate::names;
 use crate::process::Result;
 
+const FOLDER: &str = "kernels/src/formats";
 const MODULES: &str = "kernels/src/formats/mod.rs";
 const REGISTRY: &str = "kernels/src/registry.rs";
 
@@ -32,20 +34,33 @@ pub(crate) fn new_format(name: &str) -> Result<()> {
             "`{name}` is no format's name: a letter, then letters, digits and `_`, such as Q6_0"
         ));
     }
-    let path = format!("kernels/src/formats/{name}.rs");
-    if Path::new(&path).exists() {
-        return Err(format!("{path} is there already"));
-    }
-    let (modules, registry) = (read(MODULES)?, read(REGISTRY)?);
+    let root = names::root()?;
+    let [modules, registry] = [MODULES, REGISTRY].map(|path| read(&root.join(path)));
+    let (modules, registry) = (modules?, registry?);
+    check_name(&root, &modules, &registry, name)?;
     let (modules, registry) = rows(&modules, &registry, name)?;
-    write(&path, &skeleton(name))?;
-    write(MODULES, &modules)?;
-    write(REGISTRY, &registry)?;
+    let path = format!("{FOLDER}/{name}.rs");
+    write(&root.join(&path), &skeleton(name))?;
+    write(&root.join(MODULES), &modules)?;
+    write(&root.join(REGISTRY), &registry)?;
     crate::cargo::run(&["fmt", "-p", "kiln-kernels"], &[])?;
     println!("{path} is a format of 32 signed bytes under an f16 scale: make it yours, then its vectors.");
     println!(
         "Each `FILL IN` says what; `cargo xtask test -p kiln-kernels` what is missing; CONTRIBUTING.md has the steps."
     );
+    Ok(())
+}
+
+/// Whether both the module and the type of a format are free.
+fn check_name(root: &Path, modules: &str, registry: &str, name: &str) -> Result<()> {
+    names::check_module(name)?;
+    names::check_free(&root.join(FOLDER), FOLDER, name)?;
+    let ty = type_name(name);
+    // Under another name: what the new file itself has is what it writes for any format.
+    let file = skeleton("another");
+    for (text, shown) in [(modules, MODULES), (registry, REGISTRY), (&*file, "a format's file")] {
+        names::check_unused(&ty, text, shown)?;
+    }
     Ok(())
 }
 
@@ -55,8 +70,7 @@ fn rows(modules: &str, registry: &str, name: &str) -> Result<(String, String)> {
     let modules = after(modules, "pub mod layout;\n", &format!("mod {name};\n"))?;
     let modules = after(&modules, "pub use self::{\n", &format!("    {name}::{ty},\n"))?;
     let registry = after(registry, "    formats::{\n", &format!("        {ty},\n"))?;
-    let registry =
-        before(&registry, "    ]\n}\n\n/// Formats by id", &format!("        FormatRow::of::<{ty}>(),\n"))?;
+    let registry = before(&registry, "];\n\n/// Formats by id", &format!("    {ty},\n"))?;
     Ok((modules, registry))
 }
 
@@ -74,12 +88,12 @@ fn missing(mark: &str) -> String {
     format!("the rows of formats have no line `{}`; name the format by hand", mark.trim())
 }
 
-fn read(path: &str) -> Result<String> {
-    fs::read_to_string(path).map_err(|e| format!("{path}: {e}; run this in the repository's root"))
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-fn write(path: &str, text: &str) -> Result<()> {
-    fs::write(path, text).map_err(|e| format!("{path}: {e}"))
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 fn skeleton(name: &str) -> String {
@@ -202,8 +216,28 @@ mod tests {
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
         let (modules, registry) = rows(&read(MODULES), &read(REGISTRY), "q3_x").unwrap();
         assert!(modules.contains("mod q3_x;") && modules.contains("q3_x::Q3X,"));
-        assert!(registry.contains("FormatRow::of::<Q3X>(),"));
+        assert!(registry.contains("    Q3X,\n];\n"));
         assert!(rows("", &registry, "q3_x").is_err());
         assert!(skeleton("q3_x").starts_with("//! Q3_X: "));
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_refused() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+        let check = |modules: &str, name: &str| check_name(&root, modules, &read(REGISTRY), name);
+        let modules = read(MODULES);
+        // Words of Rust, files and folders, types that the file and the registry use.
+        for taken in ["self", "type", "struct", "where", "q4_0", "grids", "layout"] {
+            assert!(check(&modules, taken).is_err(), "{taken}");
+        }
+        for (taken, ty) in [("unit", "Unit"), ("vec4", "Vec4"), ("format", "Format"), ("tile", "Tile")] {
+            let said = check(&modules, taken).unwrap_err();
+            assert!(said.contains(&format!("has another `{ty}`")), "{said}");
+        }
+        assert_eq!(check(&modules, "zk3"), Ok(()));
+        // `ZK_3` and `ZK3` are two modules and one type.
+        let (with, _) = rows(&modules, &read(REGISTRY), "zk3").unwrap();
+        assert!(check(&with, "zk_3").unwrap_err().contains("has another `Zk3`"));
     }
 }

@@ -4,19 +4,17 @@ use std::fs;
 use std::path::Path;
 
 use crate::cargo;
-use crate::process::{Result, capture};
+use crate::names;
+use crate::process::Result;
 
 const KERNELS: &str = "kernels/src";
 
 /// Writes the files and the rows; the suite runs the kernel from then on.
 pub(crate) fn new_kernel(name: &str) -> Result<()> {
     check_name(name)?;
-    let root = capture(std::process::Command::new("git").args(["rev-parse", "--show-toplevel"]))?;
-    let folder = Path::new(root.trim()).join(KERNELS);
+    let folder = names::root()?.join(KERNELS);
+    check_taken(&folder, name)?;
     let new = [(format!("{name}.rs"), KERNEL), (format!("reference/{name}.rs"), REFERENCE)];
-    if let Some((taken, _)) = new.iter().find(|(file, _)| folder.join(file).exists()) {
-        return Err(format!("expected a name that is free; {KERNELS}/{taken} is there already"));
-    }
     let mut edits = Vec::new();
     for (file, edit) in ROWS {
         let path = folder.join(file);
@@ -41,23 +39,39 @@ pub(crate) fn new_kernel(name: &str) -> Result<()> {
 fn check_name(name: &str) -> Result<()> {
     let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
     let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    const TAKEN: [&str; 12] =
-        ["as", "fn", "for", "if", "in", "let", "loop", "match", "mod", "move", "use", "while"];
-    if starts && plain && !TAKEN.contains(&name) {
-        return Ok(());
+    if !starts || !plain {
+        return Err(format!("expected a name such as `row_norm`, in lower case; found {name:?}"));
     }
-    Err(format!("expected a name such as `row_norm`, in lower case; found {name:?}"))
+    names::check_module(name)
+}
+
+/// Whether the modules, the function, its reference and its types are free.
+fn check_taken(folder: &Path, name: &str) -> Result<()> {
+    names::check_free(folder, KERNELS, name)?;
+    names::check_free(&folder.join("reference"), &format!("{KERNELS}/reference"), name)?;
+    let references = folder.join("reference/mod.rs");
+    let text = fs::read_to_string(&references).map_err(|e| format!("{}: {e}", references.display()))?;
+    names::check_unused(name, &text, "kernels/src/reference/mod.rs")?;
+    for template in [KERNEL, REFERENCE] {
+        names::check_unused(name, template, "a kernel's file")?;
+        names::check_unused(&type_name(name), template, "a kernel's file")?;
+    }
+    Ok(())
 }
 
 /// The template under another name: `row_norm` is a function, `RowNorm` its type.
 fn named(template: &str, name: &str) -> String {
+    template.replace("Twice", &type_name(name)).replace("twice", name)
+}
+
+fn type_name(name: &str) -> String {
     let mut camel = String::new();
     for word in name.split('_') {
         let mut chars = word.chars();
         camel.extend(chars.next().map(|c| c.to_ascii_uppercase()));
         camel.extend(chars);
     }
-    template.replace("Twice", &camel).replace("twice", name)
+    camel
 }
 
 type Edit = fn(&str, &str) -> Option<String>;
@@ -188,5 +202,18 @@ mod tests {
             assert!(check_name(bad).is_err(), "{bad}");
         }
         assert!(check_name("row_norm").is_ok());
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_refused() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(KERNELS);
+        for keyword in ["self", "type", "struct", "where", "yield", "core"] {
+            assert!(check_name(keyword).is_err(), "{keyword}");
+        }
+        // Files, folders, a function of the references, a function and types of the file itself.
+        for taken in ["rope", "reference", "gemm", "lib", "kv", "gated", "case", "variant", "buffer", "vec"] {
+            assert!(check_taken(&folder, taken).is_err(), "{taken}");
+        }
+        assert_eq!(check_taken(&folder, "row_norm"), Ok(()));
     }
 }

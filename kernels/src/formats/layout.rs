@@ -197,6 +197,17 @@ pub enum LayoutError {
         /// Where it is again.
         second: Place,
     },
+    /// The words of the table are not as many as its plane has.
+    #[error(
+        "the tables of `PLANES` have {expected} words (`Plane::table`, `Plane::pairs`), and `Format::table` gives {found}: \
+         they are the same words"
+    )]
+    Table {
+        /// Words of the planes.
+        expected: usize,
+        /// Words given.
+        found: usize,
+    },
     /// A bit of a block has none.
     #[error("{bit} has no place: no `source(plane, unit, bit)` is this bit, so no kernel reads it")]
     Nowhere {
@@ -205,7 +216,7 @@ pub enum LayoutError {
     },
 }
 
-/// Whether every bit of a block has one place in the planes.
+/// Whether every bit of a block has one place in the planes, and every word of the table one.
 ///
 /// # Errors
 /// The first that has not.
@@ -228,8 +239,19 @@ pub fn check<F: Format>() -> Result<(), LayoutError> {
             }
         }
     }
+    let (expected, found) = (table_words(F::PLANES), F::table().len());
+    if found != expected {
+        return Err(LayoutError::Table { expected, found });
+    }
     let without = of_bits.iter().position(Option::is_none);
     without.map_or(Ok(()), |bit| Err(LayoutError::Nowhere { bit: block_bit(bit) }))
+}
+
+/// Words of all tables, each but the last filled up to where the next begins.
+fn table_words(planes: &[Plane]) -> usize {
+    let tables: Vec<_> = planes.iter().copied().filter(|plane| plane.is_table()).collect();
+    let (offsets, _) = plane_offsets(&tables, 0);
+    offsets.last().zip(tables.last()).map_or(0, |(first, last)| (*first as usize + last.bytes as usize) / 4)
 }
 
 /// The bits of a plane's fields for one block.
@@ -322,6 +344,13 @@ fn each_bit<F: Format>(n_blocks: usize, offsets: &[u64], mut f: impl FnMut(usize
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_have_the_words_of_their_planes() {
+        assert_eq!(table_words(&[Plane::unit(16)]), 0);
+        assert_eq!(table_words(&[Plane::unit(16), Plane::table(5)]), 5);
+        assert_eq!(table_words(&[Plane::unit(16), Plane::pairs(6), Plane::table(5)]), 8 + 5);
+    }
 
     /// Each element of a field of 64 has each bit once, however wide its bits lie apart.
     #[test]
