@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kiln_kernels::kernel_of;
+use kiln_kernels::{is_format, kernel_of};
 use thiserror::Error;
 
 /// What a file limits: a name for each of a row's numbers.
@@ -56,6 +56,19 @@ pub enum BudgetError {
         limit: u64,
         /// What it costs.
         found: u64,
+    },
+    /// A row for a kernel that is not there.
+    #[error(
+        "the row `{row}` ({place}) limits nothing: no kernel has this name{}; correct or drop it",
+        alike.as_ref().map_or_else(String::new, |alike| format!(", and one is `{alike}`"))
+    )]
+    Nobody {
+        /// The row.
+        row: String,
+        /// Where it is.
+        place: String,
+        /// A kernel that is called so with a format's name as files write it, or in other letters.
+        alike: Option<String>,
     },
     /// A row that limits nothing.
     #[error(
@@ -116,6 +129,15 @@ pub fn short_names(variant: &str) -> [&str; 2] {
     [variant.split('(').next().unwrap_or(variant), kernel_of(variant)]
 }
 
+/// Whether a kernel's name with its format is the one meant, or begins with it: `gemv<Q4K>` is meant by `gemv<Q4_K>` too, as
+/// files write the format's name.
+pub fn is_meant(own: &str, by: &str) -> bool {
+    let of_format =
+        |name: &str| name.split_once('<').map(|(_, format)| format.trim_end_matches('>').to_owned());
+    let alike = || of_format(own).zip(of_format(by)).is_some_and(|(own, by)| is_format(&own, &by));
+    own.starts_with(by) || kernel_of(own) == kernel_of(by) && alike()
+}
+
 /// The row of a variant: its own, its kernel's of its format, its kernel's, the default.
 pub fn row_of<'b, const N: usize>(rows: &'b [Budget<N>], variant: &str) -> Option<&'b Budget<N>> {
     let [own, kernel] = short_names(variant);
@@ -146,6 +168,16 @@ pub fn check<const N: usize>(
         }
     }
     for row in rows.iter().filter(|row| row.name != "default") {
+        let is_of = |kernel| {
+            let [own, all]: [&str; 2] = short_names(kernel);
+            [kernel, own, all].contains(&row.name.as_str())
+        };
+        if !kernels.iter().any(|(kernel, _)| is_of(kernel)) {
+            let mut all = kernels.iter().map(|(kernel, _)| short_names(kernel)[0]);
+            let alike = all.find(|own| is_meant(own, &row.name)).map(str::to_owned);
+            errors.push(BudgetError::Nobody { row: row.name.clone(), place: row.place.clone(), alike });
+            continue;
+        }
         let most = largest.get(row.name.as_str()).copied().unwrap_or([0; N]);
         for (n, found) in most.into_iter().enumerate() {
             let (limit, cost) = (row.limits[n], names[n]);

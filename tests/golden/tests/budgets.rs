@@ -2,7 +2,7 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use kiln_golden::{
-    budget::{BudgetError, budgets, check, row_of},
+    budget::{BudgetError, budgets, check, is_meant, row_of},
     costs::{Costs, NAMES},
     diff::{Change, compare},
     fixtures, kernels,
@@ -34,6 +34,32 @@ fn a_kernel_over_its_row_and_a_loose_row_are_told() {
     assert!(!over.iter().any(|e| matches!(e, BudgetError::Over { row, .. } if row == "default")));
     assert!(matches!(budgets::<8>("b.txt", "1 2 3 add"), Err(BudgetError::Line { .. })));
     assert!(matches!(check(NAMES, &[], &[("add".to_owned(), cost(1))])[..], [BudgetError::NoRow { .. }]));
+}
+
+#[test]
+fn a_row_for_no_kernel_is_told_by_its_name() {
+    let rows = budgets("b.txt", "9 9 9 9 9 9 9 9 add<Q3_W>\n9 9 9 9 9 9 9 9 mul\n9 9 9 9 9 9 9 9 default\n")
+        .unwrap();
+    let costs = [("add<Q3W>(n: 4)".to_owned(), [9; 8])];
+    let told: Vec<_> = check(NAMES, &rows, &costs).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "the row `add<Q3_W>` (b.txt:1) limits nothing: no kernel has this name, and one is `add<Q3W>`; correct or \
+             drop it",
+            "the row `mul` (b.txt:2) limits nothing: no kernel has this name; correct or drop it",
+        ]
+    );
+}
+
+#[test]
+fn a_kernel_is_meant_by_its_formats_name_as_files_write_it() {
+    for by in ["gemv<Q4_K>", "gemv<q4_k>", "gemv<Q4K>", "gemv<Q4", "gemv"] {
+        assert!(is_meant("gemv<Q4K>", by), "{by}");
+    }
+    for by in ["gemv<Q4_0>", "gemv_dot4<Q4_K>", "gemv_", "Q4_K"] {
+        assert!(!is_meant("gemv<Q4K>", by), "{by}");
+    }
 }
 
 /// A costly format has a row of its own, and the others keep the one of their kernel.

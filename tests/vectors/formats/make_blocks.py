@@ -137,6 +137,12 @@ def hard_rows(name, kind, elements, n_bytes):
             yield random_row(kind, RANDOM_ROWS + len(scales) + n, n_bytes, [])
 
 
+def called(name):
+    """The format's name as it is written above or in gguf-py: `zc4` is `ZC4`."""
+    known = [*FORMATS, *OTHERS, *gguf.GGMLQuantizationType.__members__]
+    return next((other for other in known if other.upper() == name.upper()), name)
+
+
 def outside(name):
     """Who else decodes the format."""
     if name in OTHERS:
@@ -254,13 +260,16 @@ def lists(written):
 if sys.argv[1:2] == ["--row"]:
     if len(sys.argv) != 4 or not sys.argv[3].isdecimal():
         sys.exit("--row takes a format's name and the number of a random row, such as --row Q8_0 8")
-    print_row(sys.argv[2], int(sys.argv[3]))
+    print_row(called(sys.argv[2]), int(sys.argv[3]))
     sys.exit()
-for name in sys.argv[1:] or [*FORMATS, *OTHERS]:
+for name in map(called, sys.argv[1:] or [*FORMATS, *OTHERS]):
     written = vectors(name)
     body = lists({key: written.pop(key) for key in ("rows", "hashes")})
     if name in QUANTIZED:
         body += ',\n "quantized": {\n' + lists(quantized(gguf.GGMLQuantizationType[name])) + "\n}"
     halves = written.pop("halves")
     head = json.dumps(written, indent=1)[:-2] + f',\n "halves": {halves},\n'
-    pathlib.Path(__file__).with_name(f"{name.lower()}.json").write_text(head + body + "\n}\n")
+    path = pathlib.Path(__file__).with_name(f"{name.lower()}.json")
+    path.write_text(head + body + "\n}\n")
+    rows = body.count('"blocks"')
+    print(f"wrote {os.path.relpath(path)}: {name}, {rows} chosen rows and the hashes of {RANDOM_ROWS} random ones")
