@@ -86,7 +86,7 @@ fn help_is_an_answer() {
     }
     let (code, stdout, _) = outcome(&["--help-env"]);
     assert_eq!(code, 0);
-    for name in ["KILN_THREADS", "KILN_LOG", "KILN_VALIDATION", "KILN_WITHOUT"] {
+    for name in ["KILN_THREADS", "KILN_LOG", "KILN_VALIDATION", "KILN_WITHOUT", "KILN_CACHE"] {
         assert!(stdout.contains(name), "{stdout}");
     }
 }

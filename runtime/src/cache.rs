@@ -4,7 +4,7 @@ use std::{
     env, fs, io,
     path::{Path, PathBuf},
     process,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use crate::CacheDir;
@@ -18,6 +18,8 @@ pub(crate) struct DiskCache {
     folder: Option<PathBuf>,
     driver: [u8; 16],
     device: [u8; 16],
+    /// Whether it was said that nothing can be kept.
+    told: AtomicBool,
 }
 
 impl DiskCache {
@@ -27,7 +29,8 @@ impl DiskCache {
             CacheDir::At(path) => Some(path.clone()),
             CacheDir::Off => None,
         };
-        Self { folder: root.map(|root| root.join("pipelines").join(hex(&driver))), driver, device }
+        let folder = root.map(|root| root.join("pipelines").join(hex(&driver)));
+        Self { folder, driver, device, told: AtomicBool::new(false) }
     }
 
     /// The pipeline cache data of a kernel; `None` when there is none or it is damaged or another driver's.
@@ -46,8 +49,14 @@ impl DiskCache {
         let Some(path) = self.path(kernel) else { return };
         let mut bytes = self.header(kernel, data);
         bytes.extend_from_slice(data);
-        if let Err(error) = write_whole(&path, &bytes) {
-            tracing::warn!(path = %path.display(), %error, "cannot keep a compiled pipeline");
+        // Once: a model has dozens of kernels, and a folder fails for all of them.
+        if let Err(error) = write_whole(&path, &bytes)
+            && !self.told.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                "compiled pipelines are not kept, {}: {error}; KILN_CACHE names another folder",
+                path.display()
+            );
         }
     }
 
@@ -110,7 +119,15 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::{DiskCache, fingerprint, standard_root};
     use crate::CacheDir;
-    use std::{env, fs, path::PathBuf, process};
+    use std::{
+        env, fs,
+        path::PathBuf,
+        process,
+        sync::{
+            Arc,
+            atomic::{AtomicU64, Ordering},
+        },
+    };
 
     struct Folder(PathBuf);
 
@@ -139,6 +156,38 @@ mod tests {
         assert_eq!(folder.cache(2).load(42), None);
         let left: Vec<_> = fs::read_dir(folder.0.join("pipelines").join("01".repeat(16))).unwrap().collect();
         assert_eq!(left.len(), 1, "no temporary file stays behind");
+    }
+
+    /// Counts events.
+    #[derive(Clone, Default)]
+    struct Events(Arc<AtomicU64>);
+
+    impl tracing::Subscriber for Events {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::Id {
+            tracing::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::Id, _: &tracing::Id) {}
+        fn enter(&self, _: &tracing::Id) {}
+        fn exit(&self, _: &tracing::Id) {}
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_told_once() {
+        let folder = Folder::new("file");
+        fs::write(&folder.0, b"a file where the folder would be").unwrap();
+        let (cache, events) = (folder.cache(1), Events::default());
+        tracing::subscriber::with_default(events.clone(), || {
+            (0..3).for_each(|kernel| cache.store(kernel, b"compiled"));
+        });
+        fs::remove_file(&folder.0).unwrap();
+        assert_eq!(events.0.load(Ordering::Relaxed), 1);
     }
 
     #[test]

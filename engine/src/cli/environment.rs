@@ -21,6 +21,7 @@ const VARIABLES: &[(&str, &str, &str, &str)] = &[
     (LOG, "error, warn, info, debug or trace", "warn", "how much is reported on standard error"),
     (WITHOUT, "as for --without", "none", "what devices have and Kiln shall do without"),
     (VALIDATION, "0 or 1", "0", "Vulkan's validation layer; a message of its fails the command"),
+    ("KILN_CACHE", "a folder", "kiln in XDG_CACHE_HOME or ~/.cache", "where compiled pipelines are kept"),
 ];
 
 /// `kiln --help-env`.
