@@ -169,6 +169,8 @@ fn a_profile_accounts_for_every_launch_of_a_step() {
     let rows_of = |profile: &Profile| profile.steps.iter().map(|s| (s.rows, s.position)).collect::<Vec<_>>();
     let few = profile(&gpu, &model, &file.model.graph, 40, 5, &|_, _, _| ()).unwrap();
     assert_eq!(rows_of(&few), [(1, 40), (5, 40)]);
+    let one = profile(&gpu, &model, &file.model.graph, 40, 1, &|_, _, _| ()).unwrap();
+    assert_eq!(rows_of(&one), [(1, 40)]);
     let profile = profile(&gpu, &model, &file.model.graph, 40, usize::MAX, &stage).unwrap();
     // One window before the steps, each of them and what only reads eight times.
     let told = told.into_inner().unwrap();

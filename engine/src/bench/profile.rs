@@ -122,7 +122,10 @@ pub fn profile(
             progress.ran();
         }
         let rows = rows.min(most_rows).min(n_ctx - depth);
-        steps.push(taken.profile(graph, depth, rows, &mut progress)?);
+        // A step of one row follows.
+        if rows > 1 {
+            steps.push(taken.profile(graph, depth, rows, &mut progress)?);
+        }
     }
     if let Some(step) = single {
         let mut taken = Taken::new(gpu, plan, &buffers, step, &mut pipelines)?;
